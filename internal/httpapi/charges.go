@@ -1,0 +1,186 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/mux"
+
+	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/payments"
+	"github.com/payonce/payonce/internal/psp"
+)
+
+// maxOrderID bounds an order id, the out_trade_no of the providers.
+const maxOrderID = 64
+
+// chargeBody is a charge in a response.
+type chargeBody struct {
+	ChargeID    string            `json:"charge_id"`
+	OrderID     string            `json:"order_id"`
+	Provider    string            `json:"provider"`
+	Method      string            `json:"method,omitempty"`
+	Status      payments.Status   `json:"status"`
+	Amount      int64             `json:"amount"`
+	Currency    string            `json:"currency"`
+	TradeNo     string            `json:"trade_no,omitempty"`
+	NextAction  map[string]string `json:"next_action,omitempty"`
+	FailureCode string            `json:"failure_code,omitempty"`
+	CreatedAt   time.Time         `json:"created_at"`
+}
+
+func bodyOf(charge payments.Charge) chargeBody {
+	return chargeBody{
+		ChargeID: charge.ID, OrderID: charge.OrderID, Provider: charge.Provider, Method: charge.Method,
+		Status: charge.Status, Amount: charge.Money.Amount, Currency: charge.Money.Currency, TradeNo: charge.TradeNo,
+		NextAction: charge.Next, FailureCode: charge.FailureCode, CreatedAt: charge.CreatedAt.UTC(),
+	}
+}
+
+// postCharge is POST /v1/charges.
+func (api *API) postCharge(w http.ResponseWriter, r *http.Request) {
+	merchant, ok := api.merchant(w, r)
+	if !ok {
+		return
+	}
+	key, refused := idempotencyKey(r.Header)
+	if refused != nil {
+		writeProblem(w, *refused)
+		return
+	}
+	info := infoOf(r.Context())
+	info.keyHash = shortHash(key)
+	request, refused := api.readCharge(w, r)
+	if refused != nil {
+		writeProblem(w, *refused)
+		return
+	}
+	info.orderID = request.OrderID
+	request.Guard.Scope = merchant
+	request.Guard.Key = key
+	result, err := api.payments.Begin(r.Context(), request, storedAnswer)
+	if err != nil {
+		api.failDatabase(w, r, err)
+		return
+	}
+	info.outcome = string(result.Outcome)
+	writeChargeResult(w, result)
+}
+
+// readCharge reads and checks the body; whatever is wrong with it is told
+// before the key is claimed.
+func (api *API) readCharge(w http.ResponseWriter, r *http.Request) (payments.ChargeRequest, *problem) {
+	raw, fields, refused := readObject(w, r)
+	if refused != nil {
+		return payments.ChargeRequest{}, refused
+	}
+	request := payments.ChargeRequest{
+		Guard:    guard.Request{Path: r.Method + " " + r.URL.Path, Hash: raw.hash},
+		OrderID:  fields.text("order_id", required),
+		Provider: fields.text("provider", required),
+		Subject:  fields.text("subject", optional),
+		Method:   fields.text("method", optional),
+		Money:    fields.money(),
+	}
+	request.Fields = fields.rest()
+	if refused := fields.refused(); refused != nil {
+		return payments.ChargeRequest{}, refused
+	}
+	if len(request.OrderID) > maxOrderID || !printable(request.OrderID) {
+		return payments.ChargeRequest{}, invalidField("order_id", "must have 1 to 64 printable ASCII characters")
+	}
+	provider, ok := api.payments.Provider(request.Provider)
+	if !ok {
+		return payments.ChargeRequest{}, invalidField("provider", "names no provider that is configured here")
+	}
+	err := provider.Validate(psp.ChargeRequest{
+		OrderID: request.OrderID, Attempt: 1, Money: request.Money, Subject: request.Subject, Method: request.Method,
+		Fields: request.Fields,
+	})
+	var fieldError *psp.FieldError
+	if errors.As(err, &fieldError) {
+		return payments.ChargeRequest{}, invalidField(fieldError.Field, fieldError.Problem)
+	}
+	if err != nil {
+		return payments.ChargeRequest{}, invalidField("provider", err.Error())
+	}
+	return request, nil
+}
+
+// storedAnswer is the response for a charge that has ended; it is stored with
+// the key and sent on every retry.
+func storedAnswer(charge payments.Charge) (guard.Response, error) {
+	status, contentType, payload := http.StatusCreated, jsonType, any(bodyOf(charge))
+	if charge.Status == payments.Failed {
+		p := declined.problem()
+		p.OrderID, p.ChargeID = charge.OrderID, charge.ID
+		p.ProviderCode, p.ProviderMessage = charge.FailureCode, charge.FailureMessage
+		status, contentType, payload = p.Status, problemType, p
+	}
+	body, err := json.Marshal(payload)
+	if err != nil {
+		return guard.Response{}, fmt.Errorf("encode the answer for charge %s: %w", charge.ID, err)
+	}
+	return guard.Response{
+		Status:  status,
+		Headers: map[string]string{"Content-Type": contentType, "Location": "/v1/charges/" + charge.ID},
+		Body:    body,
+	}, nil
+}
+
+func writeChargeResult(w http.ResponseWriter, result payments.ChargeResult) {
+	switch result.Outcome {
+	case guard.Completed:
+		writeStored(w, result.Response)
+		return
+	case guard.Replay:
+		w.Header().Set("Idempotency-Replayed", "true")
+		writeStored(w, result.Response)
+		return
+	}
+	kind, ok := answers[result.Outcome]
+	if !ok {
+		kind = internalError
+	}
+	p := kind.problem()
+	p.OrderID, p.ChargeID, p.ProviderCode = result.Charge.OrderID, result.Charge.ID, result.Code
+	if kind.retry == retrySameKey {
+		retryAfter(w, result.RetryAfter)
+	}
+	writeProblem(w, p)
+}
+
+func writeStored(w http.ResponseWriter, response guard.Response) {
+	for name, value := range response.Headers {
+		w.Header().Set(name, value)
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(response.Status)
+	_, _ = w.Write(response.Body)
+}
+
+// getCharge is GET /v1/charges/{id}: the present state, not the stored answer.
+func (api *API) getCharge(w http.ResponseWriter, r *http.Request) {
+	merchant, ok := api.merchant(w, r)
+	if !ok {
+		return
+	}
+	charge, err := api.payments.Charge(r.Context(), merchant, mux.Vars(r)["id"])
+	if err != nil {
+		api.failRead(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, bodyOf(charge))
+}
+
+// failRead answers 404 for what is not the merchant's, 503 for the rest.
+func (api *API) failRead(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, payments.ErrNotFound) {
+		writeProblem(w, notFound.problem())
+		return
+	}
+	api.failDatabase(w, r, err)
+}

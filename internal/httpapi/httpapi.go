@@ -1,0 +1,104 @@
+// Package httpapi is the HTTP side of payonce: it reads requests, hands them
+// to package payments and maps each outcome to an answer through one table.
+package httpapi
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gorilla/mux"
+
+	"github.com/payonce/payonce/internal/payments"
+)
+
+// API serves the payment API.
+type API struct {
+	payments *payments.Service
+	apiKeys  *payments.APIKeys
+	log      *slog.Logger
+}
+
+// New makes the handler of the payment API.
+func New(service *payments.Service, apiKeys *payments.APIKeys, log *slog.Logger) http.Handler {
+	api := &API{payments: service, apiKeys: apiKeys, log: log}
+	router := mux.NewRouter().SkipClean(true)
+	router.HandleFunc("/v1/charges", api.postCharge).Methods(http.MethodPost)
+	router.HandleFunc("/v1/charges/{id}", api.getCharge).Methods(http.MethodGet, http.MethodHead)
+	router.HandleFunc("/v1/orders/{id}", api.getOrder).Methods(http.MethodGet, http.MethodHead)
+	router.HandleFunc("/healthz", api.healthz).Methods(http.MethodGet, http.MethodHead)
+	router.HandleFunc("/readyz", api.readyz).Methods(http.MethodGet, http.MethodHead)
+	router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeProblem(w, notFound.problem())
+	})
+	router.MethodNotAllowedHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", strings.Join(allowed(router, r), ", "))
+		writeProblem(w, methodNotAllowed.problem())
+	})
+	return observed(log, router)
+}
+
+// allowed lists the methods that the request's path does take (RFC 9110 wants
+// them in Allow; mux does not say).
+func allowed(router *mux.Router, r *http.Request) []string {
+	var methods []string
+	for _, method := range []string{
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	} {
+		probe := r.Clone(r.Context())
+		probe.Method = method
+		var match mux.RouteMatch
+		if router.Match(probe, &match) && match.MatchErr == nil {
+			methods = append(methods, method)
+		}
+	}
+	return methods
+}
+
+// merchant finds out who calls, or answers 401 or 503.
+func (api *API) merchant(w http.ResponseWriter, r *http.Request) (string, bool) {
+	scheme, apiKey, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	apiKey = strings.TrimSpace(apiKey)
+	if !strings.EqualFold(scheme, "Bearer") || apiKey == "" {
+		api.refuseUnauthorized(w)
+		return "", false
+	}
+	merchant, err := api.apiKeys.Merchant(r.Context(), apiKey)
+	switch {
+	case errors.Is(err, payments.ErrUnknownAPIKey):
+		api.refuseUnauthorized(w)
+		return "", false
+	case err != nil:
+		api.failDatabase(w, r, err)
+		return "", false
+	}
+	infoOf(r.Context()).merchant = merchant
+	return merchant, true
+}
+
+func (api *API) refuseUnauthorized(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="payonce"`)
+	writeProblem(w, unauthorized.detail("Send Authorization: Bearer <api key>."))
+}
+
+// failDatabase fails closed: without the database there is no claim, and
+// without a claim no charge.
+func (api *API) failDatabase(w http.ResponseWriter, r *http.Request, err error) {
+	api.log.ErrorContext(r.Context(), "database failed", "request_id", infoOf(r.Context()).id, "error", err)
+	retryAfter(w, time.Second)
+	writeProblem(w, databaseAway.problem())
+}
+
+func (api *API) healthz(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+func (api *API) readyz(w http.ResponseWriter, r *http.Request) {
+	if err := api.payments.Ready(r.Context()); err != nil {
+		api.failDatabase(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+}

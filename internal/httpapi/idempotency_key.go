@@ -1,0 +1,61 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+)
+
+const maxKeyLength = 255
+
+// idempotencyKey reads the Idempotency-Key header: a bare value, or the quoted
+// string of draft-ietf-httpapi-idempotency-key-header (RFC 8941, section
+// 3.3.3). "abc" and abc are the same key.
+func idempotencyKey(header http.Header) (string, *problem) {
+	values := header.Values("Idempotency-Key")
+	if len(values) != 1 {
+		refused := keyMissing.problem()
+		if len(values) > 1 {
+			refused = keyRepeated.problem()
+		}
+		return "", &refused
+	}
+	key, ok := values[0], true
+	if strings.HasPrefix(key, `"`) {
+		key, ok = unquote(key)
+	}
+	if !ok || key == "" || len(key) > maxKeyLength || !printable(key) {
+		refused := keyInvalid.problem()
+		return "", &refused
+	}
+	return key, nil
+}
+
+// unquote reads a structured-field string: only \" and \\ are escapes, and
+// nothing may follow the closing quote.
+func unquote(quoted string) (string, bool) {
+	var key strings.Builder
+	for i := 1; i < len(quoted); i++ {
+		switch c := quoted[i]; c {
+		case '"':
+			return key.String(), i == len(quoted)-1
+		case '\\':
+			i++
+			if i == len(quoted) || (quoted[i] != '"' && quoted[i] != '\\') {
+				return "", false
+			}
+			key.WriteByte(quoted[i])
+		default:
+			key.WriteByte(c)
+		}
+	}
+	return "", false
+}
+
+func printable(text string) bool {
+	for i := range len(text) {
+		if text[i] < 0x20 || text[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,102 @@
+package payments
+
+import (
+	"time"
+
+	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/money"
+)
+
+const (
+	resultColumns = `r.outcome, r.fence, r.recovered, r.response_status, r.response_headers, r.response_body,
+       r.retry_after_ms, (r.charge).charge_id, (r.charge).order_id, (r.charge).provider, (r.charge).method,
+       (r.charge).amount, (r.charge).currency, (r.charge).attempt, (r.charge).status, (r.charge).trade_no,
+       (r.charge).next_action, (r.charge).failure_code, (r.charge).failure_message, (r.charge).created_at,
+       (r.charge).updated_at`
+
+	beginSQL = `SELECT ` + resultColumns + `
+  FROM payments.begin_charge(p_merchant => $1::text, p_key => $2::text, p_request_path => $3::text,
+       p_request_hash => $4::bytea, p_charge_id => $5::text, p_order_id => $6::text, p_provider => $7::text,
+       p_method => $8::text, p_amount => $9::bigint, p_currency => $10::text, p_lease => $11::interval,
+       p_ttl => $12::interval) AS r`
+
+	finishSQL = `SELECT ` + resultColumns + `
+  FROM payments.finish_charge(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
+       p_charge_id => $4::text, p_status => $5::text, p_trade_no => nullif($6::text, ''),
+       p_next_action => $7::jsonb, p_failure_code => nullif($8::text, ''),
+       p_failure_message => nullif($9::text, ''), p_response_status => $10::int,
+       p_response_headers => $11::jsonb, p_response_body => $12::bytea) AS r`
+
+	releaseSQL = `SELECT payments.release_charge(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
+       p_charge_id => $4::text, p_failure_code => nullif($5::text, ''), p_failure_message => nullif($6::text, ''))`
+
+	abandonSQL = `SELECT payments.abandon_charge(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
+       p_charge_id => $4::text, p_code => nullif($5::text, ''), p_message => nullif($6::text, ''))`
+
+	getChargeSQL = `SELECT charge_id, order_id, provider, method, amount, currency, attempt, status, trade_no,
+       next_action, failure_code, failure_message, created_at, updated_at
+  FROM payments.get_charge(p_merchant => $1::text, p_charge_id => $2::text)`
+
+	getOrderSQL = `SELECT order_id, amount, currency, status, paid_charge_id, created_at, updated_at
+  FROM payments.get_order(p_merchant => $1::text, p_order_id => $2::text)`
+
+	authenticateSQL = `SELECT payments.authenticate(p_key_hash => $1::bytea)`
+
+	createAPIKeySQL = `SELECT payments.create_api_key(p_key_hash => $1::bytea, p_merchant => $2::text, p_label => $3::text)`
+)
+
+// Statements lists the statements that the server runs, to be prepared when a
+// connection is made.
+func Statements() []string {
+	return []string{beginSQL, finishSQL, releaseSQL, abandonSQL, getChargeSQL, getOrderSQL, authenticateSQL}
+}
+
+// chargeColumns are the scan targets of a charge; all are null where a result
+// has none.
+type chargeColumns struct {
+	id, orderID, provider, method *string
+	amount                        *int64
+	currency                      *string
+	attempt                       *int32
+	status, tradeNo               *string
+	next                          map[string]string
+	failureCode, failureMessage   *string
+	createdAt, updatedAt          *time.Time
+}
+
+func (c *chargeColumns) targets() []any {
+	return []any{
+		&c.id, &c.orderID, &c.provider, &c.method, &c.amount, &c.currency, &c.attempt, &c.status, &c.tradeNo,
+		&c.next, &c.failureCode, &c.failureMessage, &c.createdAt, &c.updatedAt,
+	}
+}
+
+func (c *chargeColumns) charge() Charge {
+	if c.id == nil {
+		return Charge{}
+	}
+	return Charge{
+		ID: *c.id, OrderID: *c.orderID, Provider: *c.provider, Method: *c.method,
+		Money:   money.Money{Amount: *c.amount, Currency: *c.currency},
+		Attempt: int(*c.attempt), Status: Status(*c.status), TradeNo: orEmpty(c.tradeNo), Next: c.next,
+		FailureCode: orEmpty(c.failureCode), FailureMessage: orEmpty(c.failureMessage),
+		CreatedAt: *c.createdAt, UpdatedAt: *c.updatedAt,
+	}
+}
+
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// resultColumnsOf are the scan targets of one row of payments.charge_result.
+type resultTargets struct {
+	guard  guard.Columns
+	charge chargeColumns
+}
+
+func (r *resultTargets) targets() []any {
+	return append(r.guard.Targets(), r.charge.targets()...)
+}

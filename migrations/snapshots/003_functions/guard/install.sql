@@ -1,0 +1,17 @@
+{{ template "guard/sqlstates.sql" . }}
+{{ template "guard/retry_after_ms.sql" . }}
+{{ template "guard/check_holder.sql" . }}
+{{ template "guard/state.sql" . }}
+{{ template "guard/claim.sql" . }}
+{{ template "guard/complete.sql" . }}
+{{ template "guard/release.sql" . }}
+{{ template "guard/extend.sql" . }}
+{{ template "guard/abandon.sql" . }}
+{{ template "guard/hold.sql" . }}
+{{ template "guard/is_held.sql" . }}
+{{ template "guard/inspect.sql" . }}
+{{ template "guard/stats.sql" . }}
+{{ template "guard/table_pages.sql" . }}
+{{ template "guard/purge_batch.sql" . }}
+{{ template "guard/purge.sql" . }}
+{{ template "guard/grants.sql" . }}

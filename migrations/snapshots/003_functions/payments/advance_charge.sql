@@ -1,0 +1,66 @@
+-- Moves a charge, and with it its order, forward; never backward. Returns the
+-- charge as it then is.
+--
+-- Locks: the order, then the charge. Whoever has a key locks it before this.
+CREATE OR REPLACE FUNCTION payments.advance_charge(
+    p_merchant        text,
+    p_charge_id       text,
+    p_status          text,
+    p_trade_no        text,
+    p_next_action     jsonb,
+    p_failure_code    text,
+    p_failure_message text
+)
+RETURNS payments.charges
+LANGUAGE plpgsql
+VOLATILE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    v_now    timestamptz;
+    v_order  payments.orders;
+    v_charge payments.charges;
+BEGIN
+    SELECT o.* INTO v_order
+      FROM payments.charges AS c
+      JOIN payments.orders AS o ON o.order_id = c.order_id
+     WHERE c.charge_id = p_charge_id AND c.merchant = p_merchant
+       FOR NO KEY UPDATE OF o;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'charge % of merchant % does not exist', p_charge_id, p_merchant USING ERRCODE = 'IK101';
+    END IF;
+
+    v_now := clock_timestamp();
+    UPDATE payments.charges AS c
+       SET status = p_status,
+           trade_no = coalesce(p_trade_no, c.trade_no),
+           next_action = coalesce(p_next_action, c.next_action),
+           failure_kind = CASE p_status WHEN 'failed' THEN 'refused' END,
+           failure_code = CASE p_status WHEN 'failed' THEN p_failure_code END,
+           failure_message = CASE p_status WHEN 'failed' THEN p_failure_message END,
+           updated_at = v_now
+     WHERE c.charge_id = p_charge_id
+       AND payments.charge_rank(c.status) < payments.charge_rank(p_status)
+    RETURNING c.* INTO v_charge;
+
+    IF NOT FOUND THEN
+        SELECT * INTO STRICT v_charge FROM payments.charges AS c WHERE c.charge_id = p_charge_id;
+        RETURN v_charge;
+    END IF;
+
+    IF p_status = 'succeeded' AND v_order.paid_charge_id IS NULL THEN
+        UPDATE payments.orders AS o
+           SET status = 'paid', paid_charge_id = p_charge_id, updated_at = v_now
+         WHERE o.order_id = v_order.order_id;
+    END IF;
+
+    INSERT INTO payments.journal (order_id, charge_id, event, detail, at)
+    VALUES (v_order.order_id, p_charge_id, 'charge_' || p_status,
+            jsonb_strip_nulls(jsonb_build_object('trade_no', p_trade_no, 'failure_code', p_failure_code)), v_now);
+    RETURN v_charge;
+END;
+$function$;
+
+COMMENT ON FUNCTION payments.advance_charge(text, text, text, text, jsonb, text, text) IS
+'Internal: moves a charge and its order forward and journals it. Raises IK101 for an unknown charge.';

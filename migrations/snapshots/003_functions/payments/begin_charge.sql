@@ -1,0 +1,137 @@
+-- Starts a charge in one round trip: claims the key, stores and locks the
+-- order, records the attempt. No provider may be called before it says claimed.
+--
+-- Locks, in this order, as in every function here: the key, the order, its
+-- charges. A replay, a conflict and a mismatch lock and write nothing.
+CREATE OR REPLACE FUNCTION payments.begin_charge(
+    p_merchant     text,
+    p_key          text,
+    p_request_path text,
+    p_request_hash bytea,
+    p_charge_id    text,
+    p_order_id     text,
+    p_provider     text,
+    p_method       text,
+    p_amount       bigint,
+    p_currency     text,
+    p_lease        interval DEFAULT '60 seconds',
+    p_ttl          interval DEFAULT '24 hours'
+)
+RETURNS payments.charge_result
+LANGUAGE plpgsql
+VOLATILE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    v_claim  guard.result;
+    v_order  payments.orders;
+    v_charge payments.charges;
+    v_result payments.charge_result;
+    v_now    timestamptz;
+BEGIN
+    v_claim := guard.claim(p_scope => p_merchant, p_key => p_key, p_request_path => p_request_path,
+                           p_request_hash => p_request_hash, p_lease => p_lease, p_ttl => p_ttl);
+    v_result.outcome := v_claim.outcome;
+    v_result.fence := v_claim.fence;
+    v_result.recovered := v_claim.recovered;
+    v_result.response_status := v_claim.response_status;
+    v_result.response_headers := v_claim.response_headers;
+    v_result.response_body := v_claim.response_body;
+    v_result.retry_after_ms := v_claim.retry_after_ms;
+    IF v_claim.outcome <> 'claimed' THEN
+        RETURN v_result;
+    END IF;
+
+    v_now := clock_timestamp();
+    INSERT INTO payments.orders AS o (order_id, merchant, amount, currency, status, created_at, updated_at)
+    VALUES (p_order_id, p_merchant, p_amount, p_currency, 'processing', v_now, v_now)
+    ON CONFLICT (order_id) DO NOTHING
+    RETURNING o.* INTO v_order;
+
+    IF NOT FOUND THEN
+        SELECT * INTO STRICT v_order
+          FROM payments.orders AS o
+         WHERE o.order_id = p_order_id
+           FOR NO KEY UPDATE;
+
+        IF v_order.merchant <> p_merchant THEN
+            v_result.outcome := 'order_taken';
+        ELSIF v_order.amount <> p_amount OR v_order.currency <> p_currency THEN
+            v_result.outcome := 'order_mismatch';
+        ELSE
+            v_charge := payments.charge_to_continue(p_order => v_order, p_key => p_key,
+                                                    p_recovered => v_claim.recovered);
+            IF v_charge.charge_id IS NULL THEN
+                IF v_order.status = 'closed' THEN
+                    v_result.outcome := 'order_closed';
+                END IF;
+            ELSIF v_charge.status = 'succeeded' AND v_charge.idempotency_key <> p_key THEN
+                v_result.outcome := 'order_paid';
+            ELSIF v_charge.status IN ('processing', 'in_doubt') AND v_charge.held_by <> p_key
+                AND (v_charge.provider <> p_provider
+                     OR guard.is_held(p_scope => p_merchant, p_key => v_charge.held_by))
+            THEN
+                v_result.outcome := 'charge_in_progress';
+                v_result.retry_after_ms := 1000;
+            END IF;
+        END IF;
+
+        IF v_result.outcome <> 'claimed' THEN
+            -- Refused by the order's state and not by a provider: the key stays free.
+            PERFORM guard.release(p_scope => p_merchant, p_key => p_key, p_fence => v_claim.fence);
+            v_result.fence := NULL;
+            v_result.recovered := false;
+            IF v_result.outcome = 'order_paid' THEN
+                v_result.charge := payments.view_charge(v_charge);
+            END IF;
+            RETURN v_result;
+        END IF;
+
+        IF v_order.status = 'pending' THEN
+            UPDATE payments.orders AS o
+               SET status = 'processing', updated_at = v_now
+             WHERE o.order_id = p_order_id;
+        END IF;
+    END IF;
+
+    IF v_charge.charge_id IS NULL THEN
+        INSERT INTO payments.charges AS c (
+            charge_id, order_id, merchant, idempotency_key, held_by, provider, method, amount, currency,
+            attempt, status, created_at, updated_at)
+        VALUES (
+            p_charge_id, p_order_id, p_merchant, p_key, p_key, p_provider, p_method, p_amount, p_currency,
+            1 + (SELECT count(*) FROM payments.charges AS e
+                  WHERE e.order_id = p_order_id AND e.failure_kind = 'refused'),
+            'processing', v_now, v_now)
+        RETURNING c.* INTO v_charge;
+        INSERT INTO payments.journal (order_id, charge_id, event, detail, at)
+        VALUES (p_order_id, p_charge_id, 'charge_started',
+                jsonb_build_object('provider', p_provider, 'attempt', v_charge.attempt), v_now);
+    ELSIF v_charge.status IN ('processing', 'in_doubt') THEN
+        -- Its holder is gone: the money may have moved, whatever the key says.
+        v_result.recovered := true;
+        UPDATE payments.charges AS c
+           SET status = 'processing', held_by = p_key, updated_at = v_now
+         WHERE c.charge_id = v_charge.charge_id
+        RETURNING c.* INTO v_charge;
+        INSERT INTO payments.journal (order_id, charge_id, event, at)
+        VALUES (p_order_id, v_charge.charge_id, 'charge_taken_over', v_now);
+    END IF;
+
+    v_result.charge := payments.view_charge(v_charge);
+    RETURN v_result;
+END;
+$function$;
+
+COMMENT ON FUNCTION payments.begin_charge(text, text, text, bytea, text, text, text, text, bigint, text, interval, interval) IS
+'Claims the key and starts a charge on the order, which is created when it does not exist. One row; outcomes beside
+those of guard.claim:
+  claimed             call the provider, then finish_charge, release_charge or abandon_charge. recovered = true: ask the
+                      provider first. charge.status succeeded, pending or failed: the charge is decided already, finish it.
+  order_taken         the order id belongs to another merchant.
+  order_mismatch      the order has another amount or currency.
+  order_paid          already paid by the charge in this row, under another key.
+  order_closed        the order takes no more charges.
+  charge_in_progress  another key''s charge on this order is running or in doubt; come back after retry_after_ms.
+After one of the last five the key is free again.';

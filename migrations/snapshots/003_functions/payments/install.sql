@@ -1,0 +1,15 @@
+{{ template "payments/view_charge.sql" . }}
+{{ template "payments/charge_rank.sql" . }}
+{{ template "payments/charge_to_continue.sql" . }}
+{{ template "payments/advance_charge.sql" . }}
+{{ template "payments/settle_attempt.sql" . }}
+{{ template "payments/refuse_journal_change.sql" . }}
+{{ template "payments/authenticate.sql" . }}
+{{ template "payments/create_api_key.sql" . }}
+{{ template "payments/begin_charge.sql" . }}
+{{ template "payments/finish_charge.sql" . }}
+{{ template "payments/release_charge.sql" . }}
+{{ template "payments/abandon_charge.sql" . }}
+{{ template "payments/get_charge.sql" . }}
+{{ template "payments/get_order.sql" . }}
+{{ template "payments/grants.sql" . }}

@@ -1,0 +1,23 @@
+-- Gives an uncompleted key back: the work surely had no effect.
+-- Locks: the key's row. A stale fence changes nothing.
+CREATE OR REPLACE FUNCTION guard.release(p_scope text, p_key text, p_fence bigint)
+RETURNS boolean
+LANGUAGE plpgsql
+VOLATILE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    PERFORM guard.check_holder(p_scope => p_scope, p_key => p_key, p_fence => p_fence);
+    DELETE FROM guard.idempotency_keys AS k
+     WHERE k.scope = p_scope AND k.key = p_key
+       AND k.fence = p_fence
+       AND k.completed_at IS NULL;
+    RETURN FOUND;
+END;
+$function$;
+
+COMMENT ON FUNCTION guard.release(text, text, bigint) IS
+'Deletes the key, so that a retry starts anew. Only for work that surely had no effect; when in doubt call abandon.
+Returns false, and changes nothing, when the fence is stale or the key is completed or gone.
+Raises IK001, IK002, IK007 for arguments out of range.';

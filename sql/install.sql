@@ -1,0 +1,2 @@
+{{ template "guard/install.sql" . }}
+{{ template "payments/install.sql" . }}
