@@ -1,7 +1,18 @@
 -- The guard's schema, table, type and roles. Also printed by `payonce sql`, so
 -- every statement of a guard migration must be harmless when it runs again.
+--
+-- CREATE OR REPLACE FUNCTION changes neither a result nor a parameter's name: a
+-- later guard migration (NNN_guard_*.sql) drops such a function, and one that is
+-- no longer wanted, where it still is what it was.
 
-CREATE SCHEMA IF NOT EXISTS guard;
+-- IF NOT EXISTS alone would ask for CREATE on the database even then.
+DO $do$
+BEGIN
+    IF pg_catalog.to_regnamespace('guard') IS NULL THEN
+        CREATE SCHEMA guard;
+    END IF;
+END;
+$do$;
 REVOKE ALL ON SCHEMA guard FROM PUBLIC;
 COMMENT ON SCHEMA guard IS
     'Idempotency keys: claim, complete and replay, each in one round trip. Start with \df+ guard.*';

@@ -137,3 +137,161 @@ CREATE TYPE payments.charge_result AS (
 );
 COMMENT ON TYPE payments.charge_result IS
     'What begin_charge and finish_charge answer: guard.result with more outcomes and the charge.';
+
+CREATE TABLE payments.refunds (
+    refund_id       text        PRIMARY KEY CHECK (char_length(refund_id) BETWEEN 1 AND 64),
+    order_id        text        NOT NULL REFERENCES payments.orders (order_id),
+    charge_id       text        NOT NULL REFERENCES payments.charges (charge_id),
+    merchant        text        NOT NULL,
+    idempotency_key text        NOT NULL,
+    held_by         text        NOT NULL,
+    amount          bigint      NOT NULL CHECK (amount > 0),
+    currency        text        NOT NULL,
+    status          text        NOT NULL
+        CHECK (status IN ('processing', 'pending', 'succeeded', 'failed', 'in_doubt')),
+    trade_no        text,
+    failure_kind    text        CHECK (failure_kind IN ('refused', 'unsent')),
+    failure_code    text,
+    failure_message text,
+    created_at      timestamptz NOT NULL,
+    updated_at      timestamptz NOT NULL,
+    CONSTRAINT failed_has_kind CHECK ((status = 'failed') = (failure_kind IS NOT NULL))
+);
+ALTER TABLE payments.refunds SET (fillfactor = 70);
+CREATE INDEX refunds_order_id ON payments.refunds (order_id);
+COMMENT ON TABLE payments.refunds IS 'One row per refund. Together they never exceed what the order''s charge captured.';
+COMMENT ON COLUMN payments.refunds.refund_id IS 'The refund number: out_request_no, out_refund_no. Equal numbers are one refund.';
+COMMENT ON COLUMN payments.refunds.order_id IS 'The order whose money goes back.';
+COMMENT ON COLUMN payments.refunds.charge_id IS 'The charge that captured the money.';
+COMMENT ON COLUMN payments.refunds.merchant IS 'Whose refund it is; with idempotency_key and held_by the scope of the key.';
+COMMENT ON COLUMN payments.refunds.idempotency_key IS 'The key that started the refund.';
+COMMENT ON COLUMN payments.refunds.held_by IS 'The key whose holder works on the refund now; another one only after the first left it in doubt.';
+COMMENT ON COLUMN payments.refunds.amount IS 'Amount in minor units of the currency.';
+COMMENT ON COLUMN payments.refunds.currency IS 'ISO 4217 code, the order''s.';
+COMMENT ON COLUMN payments.refunds.status IS 'processing, pending (the provider is still at work), succeeded, failed, or in_doubt.';
+COMMENT ON COLUMN payments.refunds.trade_no IS 'The provider''s number of the refund.';
+COMMENT ON COLUMN payments.refunds.failure_kind IS
+    'refused: the provider refused for good; unsent: the money surely did not move and the refund may be tried again.';
+COMMENT ON COLUMN payments.refunds.failure_code IS 'The provider''s code.';
+COMMENT ON COLUMN payments.refunds.failure_message IS 'The provider''s explanation.';
+COMMENT ON COLUMN payments.refunds.created_at IS 'When the refund began.';
+COMMENT ON COLUMN payments.refunds.updated_at IS 'When its status last changed.';
+
+CREATE TYPE payments.refund_view AS (
+    refund_id       text,
+    order_id        text,
+    charge_id       text,
+    provider        text,
+    amount          bigint,
+    currency        text,
+    status          text,
+    trade_no        text,
+    failure_code    text,
+    failure_message text,
+    created_at      timestamptz,
+    updated_at      timestamptz,
+    charge_trade_no text,
+    charge_attempt  int,
+    charge_amount   bigint
+);
+COMMENT ON TYPE payments.refund_view IS 'A refund as its merchant may see it, with what a provider needs to find its charge.';
+
+CREATE TYPE payments.refund_result AS (
+    outcome          text,
+    fence            bigint,
+    recovered        boolean,
+    response_status  int,
+    response_headers jsonb,
+    response_body    bytea,
+    retry_after_ms   int,
+    refund           payments.refund_view
+);
+COMMENT ON TYPE payments.refund_result IS
+    'What begin_refund and finish_refund answer: guard.result with more outcomes and the refund.';
+
+CREATE TABLE payments.inventory (
+    sku        text        PRIMARY KEY CHECK (char_length(sku) BETWEEN 1 AND 128),
+    on_hand    bigint      NOT NULL CHECK (on_hand >= 0),
+    reserved   bigint      NOT NULL DEFAULT 0 CHECK (reserved >= 0),
+    updated_at timestamptz NOT NULL,
+    CONSTRAINT never_oversold CHECK (reserved <= on_hand)
+);
+ALTER TABLE payments.inventory SET (fillfactor = 50);
+COMMENT ON TABLE payments.inventory IS 'Stock: what is there, and how much of it is reserved for charges that are running.';
+COMMENT ON COLUMN payments.inventory.sku IS 'Stock keeping unit, 1 to 128 characters.';
+COMMENT ON COLUMN payments.inventory.on_hand IS 'Pieces that are there, reserved ones included.';
+COMMENT ON COLUMN payments.inventory.reserved IS 'Pieces promised to charges that have not ended.';
+COMMENT ON COLUMN payments.inventory.updated_at IS 'When one of the numbers last changed.';
+
+CREATE TABLE payments.order_items (
+    order_id text   NOT NULL REFERENCES payments.orders (order_id),
+    sku      text   NOT NULL,
+    quantity bigint NOT NULL CHECK (quantity > 0),
+    stock    text   NOT NULL DEFAULT 'free' CHECK (stock IN ('free', 'reserved', 'taken')),
+    PRIMARY KEY (order_id, sku)
+);
+ALTER TABLE payments.order_items SET (fillfactor = 70);
+COMMENT ON TABLE payments.order_items IS 'What an order buys, and where its stock stands.';
+COMMENT ON COLUMN payments.order_items.order_id IS 'The order.';
+COMMENT ON COLUMN payments.order_items.sku IS 'What is bought; stands in payments.inventory.';
+COMMENT ON COLUMN payments.order_items.quantity IS 'How many pieces.';
+COMMENT ON COLUMN payments.order_items.stock IS
+    'free: nothing held; reserved: held by a charge that has not ended; taken: sold.';
+
+CREATE TABLE payments.outbox (
+    entry_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    order_id      text        NOT NULL,
+    kind          text        NOT NULL,
+    reference     text        NOT NULL DEFAULT '',
+    payload       jsonb       NOT NULL,
+    created_at    timestamptz NOT NULL,
+    due_at        timestamptz NOT NULL,
+    attempts      int         NOT NULL DEFAULT 0,
+    delivered_at  timestamptz,
+    CONSTRAINT once_per_effect UNIQUE (order_id, kind, reference)
+);
+CREATE INDEX outbox_due ON payments.outbox (due_at) WHERE delivered_at IS NULL;
+COMMENT ON TABLE payments.outbox IS
+    'Effects that a customer sees, such as a confirmation mail: written with the state change, delivered at least once.';
+COMMENT ON COLUMN payments.outbox.entry_id IS 'Identifies the effect: a receiver that sees it twice drops the second.';
+COMMENT ON COLUMN payments.outbox.order_id IS 'The order.';
+COMMENT ON COLUMN payments.outbox.kind IS 'order_confirmation or refund_notice.';
+COMMENT ON COLUMN payments.outbox.reference IS 'The refund, where there is one effect per refund; empty otherwise.';
+COMMENT ON COLUMN payments.outbox.payload IS 'What the receiver is told.';
+COMMENT ON COLUMN payments.outbox.created_at IS 'When the state changed.';
+COMMENT ON COLUMN payments.outbox.due_at IS 'When the effect may next be claimed for delivery.';
+COMMENT ON COLUMN payments.outbox.attempts IS 'How often delivery was begun.';
+COMMENT ON COLUMN payments.outbox.delivered_at IS 'When the receiver took it.';
+
+CREATE TABLE payments.cases (
+    case_id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind        text        NOT NULL CHECK (kind IN (
+        'second_payment', 'amount_mismatch', 'unknown_order', 'unknown_charge', 'oversold', 'paid_after_close')),
+    order_id    text        NOT NULL,
+    charge_id   text,
+    event_key   text        NOT NULL DEFAULT '',
+    detail      jsonb       NOT NULL,
+    opened_at   timestamptz NOT NULL,
+    resolved_at timestamptz,
+    CONSTRAINT once_per_event UNIQUE (kind, order_id, event_key)
+);
+COMMENT ON TABLE payments.cases IS 'What a person has to look at: money that moved in a way that no rule settles.';
+COMMENT ON COLUMN payments.cases.case_id IS 'Number of the case.';
+COMMENT ON COLUMN payments.cases.kind IS
+    'second_payment: another channel paid the order too, refund it; amount_mismatch: a notification over another amount, '
+    'not applied; unknown_order, unknown_charge: a payment for something we do not have; oversold: paid, but the stock '
+    'was given back before; paid_after_close: paid after the provider had closed it.';
+COMMENT ON COLUMN payments.cases.order_id IS 'The order number that the event names.';
+COMMENT ON COLUMN payments.cases.charge_id IS 'The charge, where it is known.';
+COMMENT ON COLUMN payments.cases.event_key IS 'The notification behind it, where one is.';
+COMMENT ON COLUMN payments.cases.detail IS 'Facts of the case; never a secret or a card.';
+COMMENT ON COLUMN payments.cases.opened_at IS 'When it was found.';
+COMMENT ON COLUMN payments.cases.resolved_at IS 'When a person settled it.';
+
+CREATE TYPE payments.order_item AS (
+    sku      text,
+    quantity bigint
+);
+COMMENT ON TYPE payments.order_item IS 'One line of an order.';
+COMMENT ON COLUMN payments.order_item.sku IS 'What is bought.';
+COMMENT ON COLUMN payments.order_item.quantity IS 'How many pieces, above 0.';

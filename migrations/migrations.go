@@ -6,6 +6,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"io/fs"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/tern/v2/migrate"
@@ -13,6 +14,10 @@ import (
 
 //go:embed *.sql all:snapshots
 var files embed.FS
+
+// Files are the migrations by name, and snapshots/<name>/ with the functions
+// that one of them installs.
+func Files() fs.FS { return files }
 
 // versionTable holds the number of the last migration applied. It stands in
 // the public schema, since the first migration makes the others.

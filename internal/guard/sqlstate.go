@@ -14,6 +14,8 @@ const (
 	InvalidHeaders      = "IK009"
 	Contention          = "IK010"
 	InvalidPurge        = "IK011"
+	PgCronMissing       = "IK012"
+	CitusMissing        = "IK013"
 	InvalidCharge       = "IK101"
 	JournalIsAppendOnly = "IK102"
 )
@@ -32,6 +34,8 @@ func SQLStates() map[string]string {
 		InvalidHeaders:      "invalid_headers",
 		Contention:          "contention",
 		InvalidPurge:        "invalid_purge",
+		PgCronMissing:       "pg_cron_missing",
+		CitusMissing:        "citus_missing",
 		InvalidCharge:       "invalid_charge",
 		JournalIsAppendOnly: "journal_is_append_only",
 	}

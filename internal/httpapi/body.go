@@ -128,15 +128,33 @@ func (f *fields) text(name string, need need) string {
 	return *text
 }
 
-func (f *fields) money() money.Money {
-	m := money.Money{Currency: f.text("currency", required)}
+// maxID bounds an order id or refund id: the out_trade_no of the providers.
+const maxID = 64
+
+// id reads a number that goes to providers and into paths.
+func (f *fields) id(name string, need need) string {
+	id := f.text(name, need)
+	if len(id) > maxID || !printable(id) {
+		f.refuse(name, "must have 1 to 64 printable ASCII characters")
+	}
+	return id
+}
+
+// amount reads minor units of a currency.
+func (f *fields) amount() int64 {
+	var amount int64
 	value, ok := f.take("amount", required)
-	if ok && json.Unmarshal(value, &m.Amount) != nil {
+	if ok && json.Unmarshal(value, &amount) != nil {
 		f.refuse("amount", "must be an integer: minor units of the currency")
 	}
-	if m.Amount <= 0 {
+	if amount <= 0 {
 		f.refuse("amount", "must be above 0: minor units of the currency")
 	}
+	return amount
+}
+
+func (f *fields) money() money.Money {
+	m := money.Money{Amount: f.amount(), Currency: f.text("currency", required)}
 	if _, err := money.Exponent(m.Currency); err != nil {
 		f.refuse("currency", "must be an ISO 4217 code in capitals")
 	}
@@ -151,6 +169,13 @@ func (f *fields) rest() map[string]string {
 		others[name] = f.text(name, optional)
 	}
 	return others
+}
+
+// refuseRest refuses members that this call does not know.
+func (f *fields) refuseRest() {
+	for _, name := range slices.Sorted(maps.Keys(f.values)) {
+		f.refuse(name, "is not a field of this call")
+	}
 }
 
 func (f *fields) refused() *problem { return f.first }

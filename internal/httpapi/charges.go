@@ -14,9 +14,6 @@ import (
 	"github.com/payonce/payonce/internal/psp"
 )
 
-// maxOrderID bounds an order id, the out_trade_no of the providers.
-const maxOrderID = 64
-
 // chargeBody is a charge in a response.
 type chargeBody struct {
 	ChargeID    string            `json:"charge_id"`
@@ -42,44 +39,39 @@ func bodyOf(charge payments.Charge) chargeBody {
 
 // postCharge is POST /v1/charges.
 func (api *API) postCharge(w http.ResponseWriter, r *http.Request) {
-	merchant, ok := api.merchant(w, r)
+	guarded, ok := api.guarded(w, r)
 	if !ok {
 		return
 	}
-	key, refused := idempotencyKey(r.Header)
+	request, refused := api.readCharge(w, r, guarded)
 	if refused != nil {
 		writeProblem(w, *refused)
 		return
 	}
 	info := infoOf(r.Context())
-	info.keyHash = shortHash(key)
-	request, refused := api.readCharge(w, r)
-	if refused != nil {
-		writeProblem(w, *refused)
-		return
-	}
 	info.orderID = request.OrderID
-	request.Guard.Scope = merchant
-	request.Guard.Key = key
-	result, err := api.payments.Begin(r.Context(), request, storedAnswer)
+	result, err := api.payments.Begin(r.Context(), request, storedCharge)
 	if err != nil {
 		api.failDatabase(w, r, err)
 		return
 	}
 	info.outcome = string(result.Outcome)
-	writeChargeResult(w, result)
+	writeResult(w, result)
 }
 
 // readCharge reads and checks the body; whatever is wrong with it is told
 // before the key is claimed.
-func (api *API) readCharge(w http.ResponseWriter, r *http.Request) (payments.ChargeRequest, *problem) {
+func (api *API) readCharge(
+	w http.ResponseWriter, r *http.Request, guarded guard.Request,
+) (payments.ChargeRequest, *problem) {
 	raw, fields, refused := readObject(w, r)
 	if refused != nil {
 		return payments.ChargeRequest{}, refused
 	}
+	guarded.Hash = raw.hash
 	request := payments.ChargeRequest{
-		Guard:    guard.Request{Path: r.Method + " " + r.URL.Path, Hash: raw.hash},
-		OrderID:  fields.text("order_id", required),
+		Guard:    guarded,
+		OrderID:  fields.id("order_id", required),
 		Provider: fields.text("provider", required),
 		Subject:  fields.text("subject", optional),
 		Method:   fields.text("method", optional),
@@ -88,9 +80,6 @@ func (api *API) readCharge(w http.ResponseWriter, r *http.Request) (payments.Cha
 	request.Fields = fields.rest()
 	if refused := fields.refused(); refused != nil {
 		return payments.ChargeRequest{}, refused
-	}
-	if len(request.OrderID) > maxOrderID || !printable(request.OrderID) {
-		return payments.ChargeRequest{}, invalidField("order_id", "must have 1 to 64 printable ASCII characters")
 	}
 	provider, ok := api.payments.Provider(request.Provider)
 	if !ok {
@@ -110,9 +99,9 @@ func (api *API) readCharge(w http.ResponseWriter, r *http.Request) (payments.Cha
 	return request, nil
 }
 
-// storedAnswer is the response for a charge that has ended; it is stored with
+// storedCharge is the response for a charge that has ended; it is stored with
 // the key and sent on every retry.
-func storedAnswer(charge payments.Charge) (guard.Response, error) {
+func storedCharge(charge payments.Charge) (guard.Response, error) {
 	status, contentType, payload := http.StatusCreated, jsonType, any(bodyOf(charge))
 	if charge.Status == payments.Failed {
 		p := declined.problem()
@@ -131,7 +120,8 @@ func storedAnswer(charge payments.Charge) (guard.Response, error) {
 	}, nil
 }
 
-func writeChargeResult(w http.ResponseWriter, result payments.ChargeResult) {
+// writeResult answers for a charge or a refund.
+func writeResult(w http.ResponseWriter, result payments.Result) {
 	switch result.Outcome {
 	case guard.Completed:
 		writeStored(w, result.Response)
@@ -147,6 +137,9 @@ func writeChargeResult(w http.ResponseWriter, result payments.ChargeResult) {
 	}
 	p := kind.problem()
 	p.OrderID, p.ChargeID, p.ProviderCode = result.Charge.OrderID, result.Charge.ID, result.Code
+	if result.Refund.ID != "" {
+		p.OrderID, p.ChargeID, p.RefundID = result.Refund.OrderID, result.Refund.ChargeID, result.Refund.ID
+	}
 	if kind.retry == retrySameKey {
 		retryAfter(w, result.RetryAfter)
 	}

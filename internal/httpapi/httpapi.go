@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/payments"
 )
 
@@ -27,6 +28,7 @@ func New(service *payments.Service, apiKeys *payments.APIKeys, log *slog.Logger)
 	router := mux.NewRouter().SkipClean(true)
 	router.HandleFunc("/v1/charges", api.postCharge).Methods(http.MethodPost)
 	router.HandleFunc("/v1/charges/{id}", api.getCharge).Methods(http.MethodGet, http.MethodHead)
+	router.HandleFunc("/v1/refunds", api.postRefund).Methods(http.MethodPost)
 	router.HandleFunc("/v1/orders/{id}", api.getOrder).Methods(http.MethodGet, http.MethodHead)
 	router.HandleFunc("/healthz", api.healthz).Methods(http.MethodGet, http.MethodHead)
 	router.HandleFunc("/readyz", api.readyz).Methods(http.MethodGet, http.MethodHead)
@@ -76,6 +78,22 @@ func (api *API) merchant(w http.ResponseWriter, r *http.Request) (string, bool) 
 	}
 	infoOf(r.Context()).merchant = merchant
 	return merchant, true
+}
+
+// guarded reads what every guarded call needs before its body: the merchant
+// and the idempotency key. It answers when one of them is not there.
+func (api *API) guarded(w http.ResponseWriter, r *http.Request) (guard.Request, bool) {
+	merchant, ok := api.merchant(w, r)
+	if !ok {
+		return guard.Request{}, false
+	}
+	key, refused := idempotencyKey(r.Header)
+	if refused != nil {
+		writeProblem(w, *refused)
+		return guard.Request{}, false
+	}
+	infoOf(r.Context()).keyHash = shortHash(key)
+	return guard.Request{Scope: merchant, Key: key, Path: r.Method + " " + r.URL.Path}, true
 }
 
 func (api *API) refuseUnauthorized(w http.ResponseWriter) {

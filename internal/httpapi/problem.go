@@ -49,6 +49,7 @@ var (
 	methodNotAllowed = kind{"method_not_allowed", http.StatusMethodNotAllowed, "This path does not take this method", retryNever}
 	internalError    = kind{"internal_error", http.StatusInternalServerError, "Something failed on our side", retrySameKey}
 	databaseAway     = kind{"database_unavailable", http.StatusServiceUnavailable, "The database does not answer, so nothing was charged", retrySameKey}
+	refundDeclined   = kind{"refund_declined", http.StatusPaymentRequired, "The provider refused the refund for good", retryNewKey}
 	declined         = kind{"charge_declined", http.StatusPaymentRequired, "The provider refused the charge for good", retryNewKey}
 )
 
@@ -56,17 +57,23 @@ var (
 // charge ended, to HTTP. Completed and Replay have no row: the stored response
 // is the answer.
 var answers = map[guard.Outcome]kind{
-	guard.Conflict:            {"key_in_progress", http.StatusConflict, "A request with this key is being worked on", retrySameKey},
-	guard.Gone:                {"key_in_progress", http.StatusConflict, "A request with this key is being worked on", retrySameKey},
-	guard.Mismatch:            {"key_reused", http.StatusUnprocessableEntity, "This key was used with another request", retryNewKey},
-	payments.OrderTaken:       {"order_taken", http.StatusConflict, "The order id is not available", retryNever},
-	payments.OrderMismatch:    {"order_mismatch", http.StatusConflict, "The order has another amount or currency", retryNever},
-	payments.OrderPaid:        {"order_paid", http.StatusConflict, "The order is paid already", retryNever},
-	payments.OrderClosed:      {"order_closed", http.StatusConflict, "The order takes no more charges", retryNever},
-	payments.ChargeInProgress: {"charge_in_progress", http.StatusConflict, "Another charge on this order is not resolved yet", retrySameKey},
-	payments.Released:         {"provider_unavailable", http.StatusServiceUnavailable, "The provider could not be used; no money moved", retrySameKey},
-	payments.Rejected:         {"provider_rejected", http.StatusBadGateway, "The provider would not take the request; no money moved", retrySameKey},
-	payments.LeftInDoubt:      {"outcome_unknown", http.StatusGatewayTimeout, "Whether the money moved is not known yet; the retry will ask the provider", retrySameKey},
+	guard.Conflict:                {"key_in_progress", http.StatusConflict, "A request with this key is being worked on", retrySameKey},
+	guard.Gone:                    {"key_in_progress", http.StatusConflict, "A request with this key is being worked on", retrySameKey},
+	guard.Mismatch:                {"key_reused", http.StatusUnprocessableEntity, "This key was used with another request", retryNewKey},
+	payments.OrderTaken:           {"order_taken", http.StatusConflict, "The order id is not available", retryNever},
+	payments.OrderMismatch:        {"order_mismatch", http.StatusConflict, "The order has another amount or currency", retryNever},
+	payments.OrderPaid:            {"order_paid", http.StatusConflict, "The order is paid already", retryNever},
+	payments.OrderClosed:          {"order_closed", http.StatusConflict, "The order takes no more charges", retryNever},
+	payments.ChargeInProgress:     {"charge_in_progress", http.StatusConflict, "Another charge on this order is not resolved yet", retrySameKey},
+	payments.OrderUnknown:         {"order_unknown", http.StatusNotFound, "There is no such order", retryNever},
+	payments.OrderNotPaid:         {"order_not_paid", http.StatusConflict, "Nothing was captured on this order yet", retryNever},
+	payments.RefundExceedsCapture: {"refund_exceeds_capture", http.StatusConflict, "The refunds would exceed what was captured", retryNever},
+	payments.RefundMismatch:       {"refund_mismatch", http.StatusConflict, "The refund number belongs to another order or amount", retryNever},
+	payments.RefundExists:         {"refund_exists", http.StatusConflict, "The refund was made under another key", retryNever},
+	payments.RefundInProgress:     {"refund_in_progress", http.StatusConflict, "Another request works on this refund", retrySameKey},
+	payments.Released:             {"provider_unavailable", http.StatusServiceUnavailable, "The provider could not be used; no money moved", retrySameKey},
+	payments.Rejected:             {"provider_rejected", http.StatusBadGateway, "The provider would not take the request; no money moved", retrySameKey},
+	payments.LeftInDoubt:          {"outcome_unknown", http.StatusGatewayTimeout, "Whether the money moved is not known yet; the retry will ask the provider", retrySameKey},
 }
 
 // problem is an application/problem+json body (RFC 9457) with our extensions.
@@ -80,6 +87,7 @@ type problem struct {
 	Field           string `json:"field,omitempty"`
 	OrderID         string `json:"order_id,omitempty"`
 	ChargeID        string `json:"charge_id,omitempty"`
+	RefundID        string `json:"refund_id,omitempty"`
 	ProviderCode    string `json:"provider_code,omitempty"`
 	ProviderMessage string `json:"provider_message,omitempty"`
 }

@@ -5,6 +5,7 @@ package payments
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,7 +27,15 @@ const (
 	OrderPaid        guard.Outcome = "order_paid"
 	OrderClosed      guard.Outcome = "order_closed"
 	ChargeInProgress guard.Outcome = "charge_in_progress"
-	superseded       guard.Outcome = "superseded"
+
+	OrderUnknown         guard.Outcome = "order_unknown"
+	OrderNotPaid         guard.Outcome = "order_not_paid"
+	RefundExceedsCapture guard.Outcome = "refund_exceeds_capture"
+	RefundMismatch       guard.Outcome = "refund_mismatch"
+	RefundExists         guard.Outcome = "refund_exists"
+	RefundInProgress     guard.Outcome = "refund_in_progress"
+
+	superseded guard.Outcome = "superseded"
 )
 
 // How a claimed charge ended when no response was stored.
@@ -42,7 +51,11 @@ const (
 
 // SQLOutcomes lists every outcome of schema payments that is not the guard's.
 func SQLOutcomes() []guard.Outcome {
-	return []guard.Outcome{OrderTaken, OrderMismatch, OrderPaid, OrderClosed, ChargeInProgress, superseded}
+	return []guard.Outcome{
+		OrderTaken, OrderMismatch, OrderPaid, OrderClosed, ChargeInProgress,
+		OrderUnknown, OrderNotPaid, RefundExceedsCapture, RefundMismatch, RefundExists, RefundInProgress,
+		superseded,
+	}
 }
 
 // ErrNotFound is returned for an order or charge that does not exist or
@@ -76,6 +89,26 @@ type Charge struct {
 	FailureMessage string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+}
+
+// Refund is money given back, as its merchant may see it.
+type Refund struct {
+	ID             string
+	OrderID        string
+	ChargeID       string
+	Provider       string
+	Money          money.Money
+	Status         Status
+	TradeNo        string
+	FailureCode    string
+	FailureMessage string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+
+	// What a provider needs to find the charge.
+	chargeTradeNo string
+	chargeAttempt int
+	captured      money.Money
 }
 
 // Order is an order in its present state.
@@ -176,12 +209,12 @@ func (s *Service) Ready(ctx context.Context) error {
 	return nil
 }
 
-// newChargeID makes a charge number that grows with time, which keeps new
-// charges together in their index.
-func newChargeID() (string, error) {
+// newID makes a number that grows with time, which keeps new rows together in
+// their index.
+func newID(prefix string) (string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return "", fmt.Errorf("make a charge id: %w", err)
+		return "", fmt.Errorf("make an id: %w", err)
 	}
-	return "ch_" + id.String(), nil
+	return prefix + hex.EncodeToString(id[:]), nil
 }

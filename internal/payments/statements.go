@@ -8,30 +8,53 @@ import (
 )
 
 const (
-	resultColumns = `r.outcome, r.fence, r.recovered, r.response_status, r.response_headers, r.response_body,
-       r.retry_after_ms, (r.charge).charge_id, (r.charge).order_id, (r.charge).provider, (r.charge).method,
-       (r.charge).amount, (r.charge).currency, (r.charge).attempt, (r.charge).status, (r.charge).trade_no,
-       (r.charge).next_action, (r.charge).failure_code, (r.charge).failure_message, (r.charge).created_at,
-       (r.charge).updated_at`
+	guardColumns = `r.outcome, r.fence, r.recovered, r.response_status, r.response_headers, r.response_body, r.retry_after_ms`
 
-	beginSQL = `SELECT ` + resultColumns + `
+	chargeResultColumns = guardColumns + `, (r.charge).charge_id, (r.charge).order_id, (r.charge).provider,
+       (r.charge).method, (r.charge).amount, (r.charge).currency, (r.charge).attempt, (r.charge).status,
+       (r.charge).trade_no, (r.charge).next_action, (r.charge).failure_code, (r.charge).failure_message,
+       (r.charge).created_at, (r.charge).updated_at`
+
+	refundResultColumns = guardColumns + `, (r.refund).refund_id, (r.refund).order_id, (r.refund).charge_id,
+       (r.refund).provider, (r.refund).amount, (r.refund).currency, (r.refund).status, (r.refund).trade_no,
+       (r.refund).failure_code, (r.refund).failure_message, (r.refund).created_at, (r.refund).updated_at,
+       (r.refund).charge_trade_no, (r.refund).charge_attempt, (r.refund).charge_amount`
+
+	beginChargeSQL = `SELECT ` + chargeResultColumns + `
   FROM payments.begin_charge(p_merchant => $1::text, p_key => $2::text, p_request_path => $3::text,
        p_request_hash => $4::bytea, p_charge_id => $5::text, p_order_id => $6::text, p_provider => $7::text,
        p_method => $8::text, p_amount => $9::bigint, p_currency => $10::text, p_lease => $11::interval,
        p_ttl => $12::interval) AS r`
 
-	finishSQL = `SELECT ` + resultColumns + `
+	finishChargeSQL = `SELECT ` + chargeResultColumns + `
   FROM payments.finish_charge(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
        p_charge_id => $4::text, p_status => $5::text, p_trade_no => nullif($6::text, ''),
        p_next_action => $7::jsonb, p_failure_code => nullif($8::text, ''),
        p_failure_message => nullif($9::text, ''), p_response_status => $10::int,
        p_response_headers => $11::jsonb, p_response_body => $12::bytea) AS r`
 
-	releaseSQL = `SELECT payments.release_charge(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
+	releaseChargeSQL = `SELECT payments.release_charge(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
        p_charge_id => $4::text, p_failure_code => nullif($5::text, ''), p_failure_message => nullif($6::text, ''))`
 
-	abandonSQL = `SELECT payments.abandon_charge(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
+	abandonChargeSQL = `SELECT payments.abandon_charge(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
        p_charge_id => $4::text, p_code => nullif($5::text, ''), p_message => nullif($6::text, ''))`
+
+	beginRefundSQL = `SELECT ` + refundResultColumns + `
+  FROM payments.begin_refund(p_merchant => $1::text, p_key => $2::text, p_request_path => $3::text,
+       p_request_hash => $4::bytea, p_order_id => $5::text, p_refund_id => nullif($6::text, ''),
+       p_new_id => $7::text, p_amount => $8::bigint, p_lease => $9::interval, p_ttl => $10::interval) AS r`
+
+	finishRefundSQL = `SELECT ` + refundResultColumns + `
+  FROM payments.finish_refund(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
+       p_refund_id => $4::text, p_status => $5::text, p_trade_no => nullif($6::text, ''),
+       p_failure_code => nullif($7::text, ''), p_failure_message => nullif($8::text, ''),
+       p_response_status => $9::int, p_response_headers => $10::jsonb, p_response_body => $11::bytea) AS r`
+
+	releaseRefundSQL = `SELECT payments.release_refund(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
+       p_refund_id => $4::text, p_failure_code => nullif($5::text, ''), p_failure_message => nullif($6::text, ''))`
+
+	abandonRefundSQL = `SELECT payments.abandon_refund(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
+       p_refund_id => $4::text, p_code => nullif($5::text, ''), p_message => nullif($6::text, ''))`
 
 	getChargeSQL = `SELECT charge_id, order_id, provider, method, amount, currency, attempt, status, trade_no,
        next_action, failure_code, failure_message, created_at, updated_at
@@ -48,7 +71,11 @@ const (
 // Statements lists the statements that the server runs, to be prepared when a
 // connection is made.
 func Statements() []string {
-	return []string{beginSQL, finishSQL, releaseSQL, abandonSQL, getChargeSQL, getOrderSQL, authenticateSQL}
+	return []string{
+		beginChargeSQL, finishChargeSQL, releaseChargeSQL, abandonChargeSQL,
+		beginRefundSQL, finishRefundSQL, releaseRefundSQL, abandonRefundSQL,
+		getChargeSQL, getOrderSQL, authenticateSQL,
+	}
 }
 
 // chargeColumns are the scan targets of a charge; all are null where a result
@@ -84,6 +111,42 @@ func (c *chargeColumns) charge() Charge {
 	}
 }
 
+// refundColumns are the scan targets of a refund; all are null where a result
+// has none.
+type refundColumns struct {
+	id, orderID, chargeID, provider *string
+	amount                          *int64
+	currency, status, tradeNo       *string
+	failureCode, failureMessage     *string
+	createdAt, updatedAt            *time.Time
+	chargeTradeNo                   *string
+	chargeAttempt                   *int32
+	chargeAmount                    *int64
+}
+
+func (r *refundColumns) targets() []any {
+	return []any{
+		&r.id, &r.orderID, &r.chargeID, &r.provider, &r.amount, &r.currency, &r.status, &r.tradeNo,
+		&r.failureCode, &r.failureMessage, &r.createdAt, &r.updatedAt, &r.chargeTradeNo, &r.chargeAttempt,
+		&r.chargeAmount,
+	}
+}
+
+func (r *refundColumns) refund() Refund {
+	if r.id == nil {
+		return Refund{}
+	}
+	return Refund{
+		ID: *r.id, OrderID: *r.orderID, ChargeID: *r.chargeID, Provider: *r.provider,
+		Money:  money.Money{Amount: *r.amount, Currency: *r.currency},
+		Status: Status(*r.status), TradeNo: orEmpty(r.tradeNo),
+		FailureCode: orEmpty(r.failureCode), FailureMessage: orEmpty(r.failureMessage),
+		CreatedAt: *r.createdAt, UpdatedAt: *r.updatedAt,
+		chargeTradeNo: orEmpty(r.chargeTradeNo), chargeAttempt: int(*r.chargeAttempt),
+		captured: money.Money{Amount: *r.chargeAmount, Currency: *r.currency},
+	}
+}
+
 func orEmpty(text *string) string {
 	if text == nil {
 		return ""
@@ -91,12 +154,34 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// resultColumnsOf are the scan targets of one row of payments.charge_result.
-type resultTargets struct {
+// chargeRow is one row of payments.charge_result.
+type chargeRow struct {
 	guard  guard.Columns
 	charge chargeColumns
 }
 
-func (r *resultTargets) targets() []any {
-	return append(r.guard.Targets(), r.charge.targets()...)
+func (r *chargeRow) targets() []any { return append(r.guard.Targets(), r.charge.targets()...) }
+
+func (r *chargeRow) result() Result {
+	result := resultOf(r.guard.Result())
+	result.Charge = r.charge.charge()
+	return result
+}
+
+// refundRow is one row of payments.refund_result.
+type refundRow struct {
+	guard  guard.Columns
+	refund refundColumns
+}
+
+func (r *refundRow) targets() []any { return append(r.guard.Targets(), r.refund.targets()...) }
+
+func (r *refundRow) result() Result {
+	result := resultOf(r.guard.Result())
+	result.Refund = r.refund.refund()
+	return result
+}
+
+func resultOf(answer guard.Result) Result {
+	return Result{Outcome: answer.Outcome, Response: answer.Response, RetryAfter: answer.RetryAfter}
 }

@@ -107,10 +107,8 @@ BEGIN
                 RETURNING k.fence INTO v_fence;
 
                 IF FOUND THEN
-                    v_result.outcome := 'claimed';
-                    v_result.fence := v_fence;
                     v_result.recovered := v_row.completed_at IS NULL;
-                    RETURN v_result;
+                    EXIT;
                 END IF;
                 CONTINUE;
             END IF;
@@ -126,15 +124,23 @@ BEGIN
         RETURNING k.fence INTO v_fence;
 
         IF FOUND THEN
-            v_result.outcome := 'claimed';
-            v_result.fence := v_fence;
             v_result.recovered := false;
-            RETURN v_result;
+            EXIT;
         END IF;
         v_look := true;
     END LOOP;
 
-    RAISE EXCEPTION 'the key changed hands 100 times during one claim; try again' USING ERRCODE = 'IK010';
+    IF v_fence IS NULL THEN
+        RAISE EXCEPTION 'the key changed hands 100 times during one claim; try again' USING ERRCODE = 'IK010';
+    END IF;
+    -- A write that waited for another transaction comes late, with part of the
+    -- lease gone: it counts from now on.
+    IF clock_timestamp() > v_now + p_lease / 10 THEN
+        PERFORM guard.extend(p_scope => p_scope, p_key => p_key, p_fence => v_fence, p_lease => p_lease);
+    END IF;
+    v_result.outcome := 'claimed';
+    v_result.fence := v_fence;
+    RETURN v_result;
 END;
 $function$;
 

@@ -1,7 +1,9 @@
+{{ template "guard/version.sql" . }}
 {{ template "guard/sqlstates.sql" . }}
 {{ template "guard/retry_after_ms.sql" . }}
 {{ template "guard/check_holder.sql" . }}
 {{ template "guard/state.sql" . }}
+{{ template "guard/holder_row.sql" . }}
 {{ template "guard/claim.sql" . }}
 {{ template "guard/complete.sql" . }}
 {{ template "guard/release.sql" . }}
@@ -14,4 +16,9 @@
 {{ template "guard/table_pages.sql" . }}
 {{ template "guard/purge_batch.sql" . }}
 {{ template "guard/purge.sql" . }}
+{{ template "guard/cron_place.sql" . }}
+{{ template "guard/schedule_purge.sql" . }}
+{{ template "guard/unschedule_purge.sql" . }}
+{{ template "guard/purge_job.sql" . }}
+{{ template "guard/distribute.sql" . }}
 {{ template "guard/grants.sql" . }}

@@ -7,12 +7,21 @@ VOLATILE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $function$
+DECLARE
+    v_address tid;
 BEGIN
     PERFORM guard.check_holder(p_scope => p_scope, p_key => p_key, p_fence => p_fence);
-    DELETE FROM guard.idempotency_keys AS k
-     WHERE k.scope = p_scope AND k.key = p_key
-       AND k.fence = p_fence
-       AND k.completed_at IS NULL;
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        v_address := guard.holder_row(p_scope => p_scope, p_key => p_key, p_fence => p_fence);
+        DELETE FROM guard.idempotency_keys AS k
+         WHERE k.scope = p_scope AND k.key = p_key
+           AND k.ctid = v_address;
+    ELSE
+        DELETE FROM guard.idempotency_keys AS k
+         WHERE k.scope = p_scope AND k.key = p_key
+           AND k.fence = p_fence
+           AND k.completed_at IS NULL;
+    END IF;
     RETURN FOUND;
 END;
 $function$;

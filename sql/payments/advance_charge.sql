@@ -1,7 +1,8 @@
 -- Moves a charge, and with it its order, forward; never backward. Returns the
 -- charge as it then is.
 --
--- Locks: the order, then the charge. Whoever has a key locks it before this.
+-- Locks: the order, then the charge, then stock. Whoever has a key locks it
+-- before this.
 CREATE OR REPLACE FUNCTION payments.advance_charge(
     p_merchant        text,
     p_charge_id       text,
@@ -49,10 +50,10 @@ BEGIN
         RETURN v_charge;
     END IF;
 
-    IF p_status = 'succeeded' AND v_order.paid_charge_id IS NULL THEN
-        UPDATE payments.orders AS o
-           SET status = 'paid', paid_charge_id = p_charge_id, updated_at = v_now
-         WHERE o.order_id = v_order.order_id;
+    IF p_status = 'succeeded' THEN
+        PERFORM payments.pay_order(p_order => v_order, p_charge => v_charge);
+    ELSIF p_status = 'failed' THEN
+        PERFORM payments.give_back_stock(p_order_id => v_order.order_id);
     END IF;
 
     INSERT INTO payments.journal (order_id, charge_id, event, detail, at)

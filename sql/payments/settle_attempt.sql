@@ -2,7 +2,7 @@
 -- that a notification has decided meanwhile, or that another key has taken over,
 -- stays as it is.
 --
--- Locks: the order, then the charge. The caller has locked the key.
+-- Locks: the order, then the charge, then stock. The caller has locked the key.
 CREATE OR REPLACE FUNCTION payments.settle_attempt(
     p_merchant     text,
     p_key          text,
@@ -42,6 +42,9 @@ BEGIN
        AND c.status = 'processing'
        AND c.held_by = p_key;
     IF FOUND THEN
+        IF p_status = 'failed' THEN
+            PERFORM payments.give_back_stock(p_order_id => v_order_id);
+        END IF;
         INSERT INTO payments.journal (order_id, charge_id, event, detail, at)
         VALUES (v_order_id, p_charge_id,
                 CASE p_status WHEN 'failed' THEN 'charge_released' ELSE 'charge_in_doubt' END,

@@ -19,9 +19,10 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
-    v_row    guard.idempotency_keys;
-    v_now    timestamptz := clock_timestamp();
-    v_result guard.result;
+    v_row     guard.idempotency_keys;
+    v_now     timestamptz := clock_timestamp();
+    v_address tid;
+    v_result  guard.result;
 BEGIN
     IF (char_length(p_scope) BETWEEN 1 AND 255 AND char_length(p_key) BETWEEN 1 AND 255
         AND p_fence IS NOT NULL) IS NOT TRUE
@@ -37,15 +38,27 @@ BEGIN
 
     -- The response lives for the key's full time to live from now on: work
     -- that outlasted the key must still be replayed to its client's retry.
-    UPDATE guard.idempotency_keys AS k
-       SET response_status = p_status,
-           response_headers = coalesce(p_headers, '{}'),
-           response_body = coalesce(p_body, ''),
-           completed_at = v_now,
-           expires_at = v_now + (k.expires_at - k.locked_at)
-     WHERE k.scope = p_scope AND k.key = p_key
-       AND k.fence = p_fence
-       AND k.completed_at IS NULL;
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        v_address := guard.holder_row(p_scope => p_scope, p_key => p_key, p_fence => p_fence);
+        UPDATE guard.idempotency_keys AS k
+           SET response_status = p_status,
+               response_headers = coalesce(p_headers, '{}'),
+               response_body = coalesce(p_body, ''),
+               completed_at = v_now,
+               expires_at = v_now + (k.expires_at - k.locked_at)
+         WHERE k.scope = p_scope AND k.key = p_key
+           AND k.ctid = v_address;
+    ELSE
+        UPDATE guard.idempotency_keys AS k
+           SET response_status = p_status,
+               response_headers = coalesce(p_headers, '{}'),
+               response_body = coalesce(p_body, ''),
+               completed_at = v_now,
+               expires_at = v_now + (k.expires_at - k.locked_at)
+         WHERE k.scope = p_scope AND k.key = p_key
+           AND k.fence = p_fence
+           AND k.completed_at IS NULL;
+    END IF;
 
     IF FOUND THEN
         v_result.outcome := 'completed';
@@ -57,11 +70,16 @@ BEGIN
         RETURN v_result;
     END IF;
 
+    v_result.recovered := false;
+    IF v_address = '(0,0)' THEN
+        v_result.outcome := 'gone';
+        RETURN v_result;
+    END IF;
+
     SELECT * INTO v_row
       FROM guard.idempotency_keys AS k
      WHERE k.scope = p_scope AND k.key = p_key;
 
-    v_result.recovered := false;
     IF NOT FOUND THEN
         v_result.outcome := 'gone';
     ELSIF v_row.completed_at IS NULL THEN

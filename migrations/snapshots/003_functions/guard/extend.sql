@@ -8,17 +8,30 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
-    v_now timestamptz := clock_timestamp();
+    v_now     timestamptz;
+    v_address tid;
 BEGIN
     PERFORM guard.check_holder(p_scope => p_scope, p_key => p_key, p_fence => p_fence);
     IF p_lease IS NULL OR p_lease <= interval '0' OR p_lease > interval '1 day' THEN
         RAISE EXCEPTION 'p_lease must be longer than 0 and at most 1 day' USING ERRCODE = 'IK005';
     END IF;
+    -- Whatever there is to wait for, wait first: the lease counts from now on.
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        v_address := guard.holder_row(p_scope => p_scope, p_key => p_key, p_fence => p_fence);
+        v_now := clock_timestamp();
+        UPDATE guard.idempotency_keys AS k
+           SET lease_until = v_now + p_lease
+         WHERE k.scope = p_scope AND k.key = p_key
+           AND k.ctid = v_address;
+        RETURN FOUND;
+    END IF;
+    IF NOT guard.hold(p_scope => p_scope, p_key => p_key, p_fence => p_fence) THEN
+        RETURN false;
+    END IF;
+    v_now := clock_timestamp();
     UPDATE guard.idempotency_keys AS k
        SET lease_until = v_now + p_lease
-     WHERE k.scope = p_scope AND k.key = p_key
-       AND k.fence = p_fence
-       AND k.completed_at IS NULL;
+     WHERE k.scope = p_scope AND k.key = p_key;
     RETURN FOUND;
 END;
 $function$;

@@ -15,6 +15,8 @@ GRANT EXECUTE ON FUNCTION
     guard.inspect(text, text),
     guard.stats(),
     guard.sqlstates(),
+    guard.version(),
+    guard.purge_job(),
     guard.purge_batch(int, tid, tid, interval),
     guard.table_pages()
 TO payonce_app;

@@ -10,6 +10,9 @@ SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
     PERFORM guard.check_holder(p_scope => p_scope, p_key => p_key, p_fence => p_fence);
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        RETURN coalesce(guard.holder_row(p_scope => p_scope, p_key => p_key, p_fence => p_fence) <> '(0,0)', false);
+    END IF;
     PERFORM
        FROM guard.idempotency_keys AS k
       WHERE k.scope = p_scope AND k.key = p_key

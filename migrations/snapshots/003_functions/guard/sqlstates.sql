@@ -19,7 +19,9 @@ BEGIN
         ('IK008', 'invalid_status', 'the response status is not 100 to 599'),
         ('IK009', 'invalid_headers', 'the response headers are not a JSON object'),
         ('IK010', 'contention', 'the key changed hands too often during one claim; try again'),
-        ('IK011', 'invalid_purge', 'a parameter of purge is out of range'),
+        ('IK011', 'invalid_purge', 'a parameter of purge or schedule_purge is out of range'),
+        ('IK012', 'pg_cron_missing', 'pg_cron is not in this database; the hint says what to do'),
+        ('IK013', 'citus_missing', 'Citus is not in this database; the hint says what to do'),
         ('IK101', 'invalid_charge', 'a parameter of a payments function is out of range'),
         ('IK102', 'journal_is_append_only', 'the journal refuses UPDATE, DELETE and TRUNCATE');
 END;

@@ -2,7 +2,7 @@
 -- order, records the attempt. No provider may be called before it says claimed.
 --
 -- Locks, in this order, as in every function here: the key, the order, its
--- charges. A replay, a conflict and a mismatch lock and write nothing.
+-- charges, stock. A replay, a conflict and a mismatch lock and write nothing.
 CREATE OR REPLACE FUNCTION payments.begin_charge(
     p_merchant     text,
     p_key          text,
@@ -65,6 +65,8 @@ BEGIN
             IF v_charge.charge_id IS NULL THEN
                 IF v_order.status = 'closed' THEN
                     v_result.outcome := 'order_closed';
+                ELSIF NOT payments.reserve_stock(p_order_id => p_order_id) THEN
+                    v_result.outcome := 'out_of_stock';
                 END IF;
             ELSIF v_charge.status = 'succeeded' AND v_charge.idempotency_key <> p_key THEN
                 v_result.outcome := 'order_paid';
@@ -133,5 +135,6 @@ those of guard.claim:
   order_mismatch      the order has another amount or currency.
   order_paid          already paid by the charge in this row, under another key.
   order_closed        the order takes no more charges.
+  out_of_stock        the order''s goods are not there in full; nothing is reserved.
   charge_in_progress  another key''s charge on this order is running or in doubt; come back after retry_after_ms.
-After one of the last five the key is free again.';
+After one of the last six the key is free again.';

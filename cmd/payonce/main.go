@@ -1,0 +1,40 @@
+// Command payonce serves the payment API and the tools around it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newRoot().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "payonce:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop has run
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "payonce",
+		Short: "Payments that happen exactly once, guarded inside PostgreSQL",
+		Long: `payonce makes each payment happen exactly once. A client's idempotency key is
+claimed, replayed, refused and completed by PL/pgSQL functions in your own
+PostgreSQL; this program is the HTTP layer and the tools around them.
+
+Every flag can be set in the environment too: --database-url is
+PAYONCE_DATABASE_URL.`,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
+	}
+	root.AddCommand(newServe(), newDev(), newMigrate(), newAPIKey())
+	return root
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/payonce/payonce/internal/payments"
+	"github.com/payonce/payonce/migrations"
+)
+
+var errNoDatabase = errors.New("--database-url (PAYONCE_DATABASE_URL) is needed")
+
+func newMigrate() *cobra.Command {
+	var s settings
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the database to the schema of this version",
+		Long: `Applies pending migrations. Connect as the role that shall own the schemas
+guard and payments, directly and not through a transaction pooler.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withConnection(cmd.Context(), s.databaseURL, func(conn *pgx.Conn) error {
+				before, want, err := migrations.Versions(cmd.Context(), conn)
+				if err != nil {
+					return err
+				}
+				if err := migrations.Apply(cmd.Context(), conn); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "schema version %d (was %d)\n", want, before)
+				return err
+			})
+		},
+	}
+	s.databaseFlags(cmd.Flags())
+	return cmd
+}
+
+func newAPIKey() *cobra.Command {
+	cmd := &cobra.Command{Use: "apikey", Short: "Manage the api keys of merchants"}
+	cmd.AddCommand(newAPIKeyCreate())
+	return cmd
+}
+
+func newAPIKeyCreate() *cobra.Command {
+	var s settings
+	var merchant, label string
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make an api key and print it, once",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withConnection(cmd.Context(), s.databaseURL, func(conn *pgx.Conn) error {
+				apiKey, err := payments.CreateAPIKey(cmd.Context(), conn, merchant, label)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), apiKey)
+				return err
+			})
+		},
+	}
+	s.databaseFlags(cmd.Flags())
+	cmd.Flags().StringVar(&merchant, "merchant", "", "merchant that the key speaks for")
+	cmd.Flags().StringVar(&label, "label", "", "what the key is for")
+	_ = cmd.MarkFlagRequired("merchant")
+	return cmd
+}
+
+func withConnection(ctx context.Context, url string, do func(*pgx.Conn) error) error {
+	if url == "" {
+		return errNoDatabase
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return do(conn)
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/payonce/payonce/internal/payments"
+)
+
+// settings are what the commands share; each command takes the flags it needs.
+type settings struct {
+	databaseURL string
+	dataDir     string
+	autoMigrate bool
+	listen      string
+	simListen   string
+	limits      payments.Limits
+	stopWithin  time.Duration
+}
+
+func (s *settings) databaseFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&s.databaseURL, "database-url", "",
+		"libpq URL of the database; empty: a private cluster from the local PostgreSQL binaries")
+	flags.StringVar(&s.dataDir, "data-dir", ".payonce", "folder of the private cluster and of development keys")
+}
+
+func (s *settings) serverFlags(flags *pflag.FlagSet) {
+	s.databaseFlags(flags)
+	limits := payments.DefaultLimits()
+	flags.StringVar(&s.listen, "listen", "127.0.0.1:8080", "address of the API")
+	flags.BoolVar(&s.autoMigrate, "auto-migrate", false, "apply pending migrations at start")
+	flags.DurationVar(&s.limits.Lease, "lease", limits.Lease, "how long a claim is held before another request may take the work over")
+	flags.DurationVar(&s.limits.TTL, "key-ttl", limits.TTL, "how long a stored response is replayed")
+	flags.DurationVar(&s.limits.Deadline, "provider-deadline", limits.Deadline,
+		"bound on all that is asked of a provider for one charge; at least 10s below the lease")
+	flags.DurationVar(&s.stopWithin, "stop-within", 45*time.Second, "bound on finishing running requests after SIGTERM")
+}
+
+// fromEnvironment sets each flag that was not given from the environment:
+// --data-dir from PAYONCE_DATA_DIR.
+func fromEnvironment(cmd *cobra.Command) error {
+	var failed error
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		name := "PAYONCE_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		value, ok := os.LookupEnv(name)
+		if !ok || flag.Changed || failed != nil {
+			return
+		}
+		if err := cmd.Flags().Set(flag.Name, value); err != nil {
+			failed = fmt.Errorf("%s: %w", name, err)
+		}
+	})
+	return failed
+}

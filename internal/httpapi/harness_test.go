@@ -1,0 +1,225 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/httpapi"
+	"github.com/payonce/payonce/internal/payments"
+	"github.com/payonce/payonce/internal/pgtest"
+	"github.com/payonce/payonce/internal/postgres"
+	"github.com/payonce/payonce/internal/psp"
+	"github.com/payonce/payonce/internal/psp/alipay"
+	"github.com/payonce/payonce/internal/pspsim"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+const (
+	apiKey      = "sk_test_merchant"
+	otherAPIKey = "sk_test_other_merchant"
+)
+
+// harness is the API with its own database and simulator.
+type harness struct {
+	t     *testing.T
+	api   *httptest.Server
+	sim   *httptest.Server
+	owner *pgxpool.Pool
+}
+
+// option changes how the API is set up for one test.
+type option func(*setupOptions)
+
+type setupOptions struct {
+	limits payments.Limits
+	wrap   func(psp.Provider) psp.Provider
+}
+
+func withProvider(wrap func(psp.Provider) psp.Provider) option {
+	return func(o *setupOptions) { o.wrap = wrap }
+}
+
+func withLimits(limits payments.Limits) option {
+	return func(o *setupOptions) { o.limits = limits }
+}
+
+func setup(t *testing.T, options ...option) *harness {
+	t.Helper()
+	db := pgtest.New(t)
+	return setupOn(t, db.URL, db.AppURL, options...)
+}
+
+// setupOn sets the API up on a migrated database: the API connects as a role
+// that has no more than payonce_app.
+func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness {
+	t.Helper()
+	o := setupOptions{
+		limits: payments.Limits{Lease: 30 * time.Second, TTL: time.Hour, Deadline: 15 * time.Second},
+		wrap:   func(p psp.Provider) psp.Provider { return p },
+	}
+	for _, option := range options {
+		option(&o)
+	}
+	ctx := t.Context()
+	owner, err := pgxpool.New(ctx, ownerURL)
+	require.NoError(t, err)
+	t.Cleanup(owner.Close)
+	require.NoError(t, payments.StoreAPIKey(ctx, owner, apiKey, "merchant", ""))
+	require.NoError(t, payments.StoreAPIKey(ctx, owner, otherAPIKey, "other", ""))
+
+	pool, err := postgres.Open(ctx, appURL, append(guard.Statements(), payments.Statements()...)...)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+
+	keys, err := pspsim.NewKeys()
+	require.NoError(t, err)
+	simulator := pspsim.New(pspsim.Options{Keys: keys})
+	t.Cleanup(simulator.Close)
+	sim := httptest.NewServer(simulator.Handler())
+	t.Cleanup(sim.Close)
+	provider, err := alipay.New(alipay.Config{
+		AppID: keys.AlipayAppID, PrivateKey: keys.AlipayMerchantPrivateKey,
+		AlipayPublicKey: keys.AlipayPublicKey, GatewayURL: sim.URL + "/alipay/gateway.do",
+	})
+	require.NoError(t, err)
+
+	h := &harness{t: t, sim: sim, owner: owner}
+	log := slog.New(slog.DiscardHandler)
+	service, err := payments.New(pool, []psp.Provider{o.wrap(provider)}, o.limits, log)
+	require.NoError(t, err)
+	h.api = httptest.NewServer(httpapi.New(service, payments.NewAPIKeys(pool), log))
+	t.Cleanup(h.api.Close)
+	return h
+}
+
+// answer is a response, read to its end.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) replayed() bool { return a.header.Get("Idempotency-Replayed") == "true" }
+
+func (a answer) field(t *testing.T, name string) any {
+	t.Helper()
+	var object map[string]any
+	require.NoError(t, json.Unmarshal([]byte(a.body), &object), a.body)
+	return object[name]
+}
+
+// send sends one request; header values replace the usual ones, an empty one
+// removes it.
+func (h *harness) send(ctx context.Context, method, path, body string, header http.Header) (answer, error) {
+	request, err := http.NewRequestWithContext(ctx, method, h.api.URL+path, bytes.NewBufferString(body))
+	if err != nil {
+		return answer{}, err
+	}
+	request.Header.Set("Authorization", "Bearer "+apiKey)
+	request.Header.Set("Content-Type", "application/json")
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	response, err := h.api.Client().Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	read, err := io.ReadAll(response.Body)
+	return answer{status: response.StatusCode, header: response.Header, body: string(read)}, err
+}
+
+func (h *harness) get(path string) answer {
+	h.t.Helper()
+	got, err := h.send(h.t.Context(), http.MethodGet, path, "", nil)
+	require.NoError(h.t, err)
+	return got
+}
+
+func chargeBody(orderID string, amount int) string {
+	return fmt.Sprintf(`{"order_id":%q,"provider":"alipay","amount":%d,"currency":"CNY","subject":"Tea"}`, orderID, amount)
+}
+
+func key(value string) http.Header { return http.Header{"Idempotency-Key": {value}} }
+
+func (h *harness) charge(idempotencyKey, body string) answer {
+	h.t.Helper()
+	got, err := h.send(h.t.Context(), http.MethodPost, "/v1/charges", body, key(idempotencyKey))
+	require.NoError(h.t, err)
+	return got
+}
+
+// arm makes the simulator's next calls of op fail.
+func (h *harness) arm(op, fault string, times int) {
+	h.t.Helper()
+	h.armWith(map[string]any{"provider": "alipay", "op": op, "fault": fault, "times": times})
+}
+
+func (h *harness) armWith(fault map[string]any) {
+	h.t.Helper()
+	body, err := json.Marshal(fault)
+	require.NoError(h.t, err)
+	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.sim.URL+"/faults", bytes.NewReader(body))
+	require.NoError(h.t, err)
+	response, err := h.sim.Client().Do(request)
+	require.NoError(h.t, err)
+	defer func() { _ = response.Body.Close() }()
+	require.Less(h.t, response.StatusCode, 300)
+}
+
+// charges counts the movements of money of kind charge for an order.
+func (h *harness) charges(orderID string) int {
+	h.t.Helper()
+	var ledger []struct {
+		OutTradeNo string `json:"out_trade_no"`
+		Kind       string `json:"kind"`
+	}
+	h.readSim("/ledger", &ledger)
+	count := 0
+	for _, entry := range ledger {
+		if entry.OutTradeNo == orderID && entry.Kind == "charge" {
+			count++
+		}
+	}
+	return count
+}
+
+func (h *harness) readSim(path string, into any) {
+	h.t.Helper()
+	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, h.sim.URL+path, nil)
+	require.NoError(h.t, err)
+	response, err := h.sim.Client().Do(request)
+	require.NoError(h.t, err)
+	defer func() { _ = response.Body.Close() }()
+	require.NoError(h.t, json.NewDecoder(response.Body).Decode(into))
+}
+
+// keyState is the state of an idempotency key, or empty when there is none.
+func (h *harness) keyState(idempotencyKey string) string {
+	h.t.Helper()
+	var state string
+	err := h.owner.QueryRow(h.t.Context(),
+		"SELECT coalesce((SELECT state FROM guard.inspect('merchant', $1)), '')", idempotencyKey).Scan(&state)
+	require.NoError(h.t, err)
+	return state
+}
+
+func (h *harness) countKeys() int {
+	h.t.Helper()
+	var count int
+	require.NoError(h.t, h.owner.QueryRow(h.t.Context(), "SELECT count(*) FROM guard.idempotency_keys").Scan(&count))
+	return count
+}

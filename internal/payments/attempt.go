@@ -1,0 +1,169 @@
+package payments
+
+import (
+	"context"
+	"time"
+
+	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/psp"
+)
+
+// Result is how a request to move money ended.
+type Result struct {
+	Outcome guard.Outcome
+	// Response is set for outcomes Completed and Replay.
+	Response   guard.Response
+	RetryAfter time.Duration
+	// Charge is set by Begin once there is one, and for OrderPaid.
+	Charge Charge
+	// Refund is set by BeginRefund once there is one, and for RefundExists.
+	Refund Refund
+	// Code is the provider's code behind Released, Rejected and LeftInDoubt.
+	Code string
+}
+
+// movement is one charge or refund whose key is claimed.
+type movement interface {
+	// decided tells that the movement has its end already, which only has to
+	// be answered.
+	decided() bool
+	// move asks the provider to move the money.
+	move(context.Context) psp.Result
+	// ask finds out by our number what became of it.
+	ask(context.Context) psp.Result
+	// decide takes over the provider's verdict: pending, succeeded or failed.
+	decide(Status, psp.Result)
+	// finish stores the end and the response. Outcome superseded: a
+	// notification was faster; the movement then holds what it said.
+	finish(context.Context) (Result, error)
+	// release frees the key, abandon leaves the movement in doubt; false when
+	// another holder has taken over.
+	release(context.Context, psp.Result) (bool, error)
+	abandon(context.Context, psp.Result) (bool, error)
+	// result is the Result of a movement without a stored response.
+	result(guard.Outcome) Result
+}
+
+// attempt takes a claimed movement to its end.
+type attempt struct {
+	movement
+	deadline time.Duration
+	settled  bool
+}
+
+// run goes on when the client hangs up: once the key is claimed the work is
+// done to its end, under a deadline below the lease.
+func (a *attempt) run(ctx context.Context, recovered bool) (Result, error) {
+	ctx = context.WithoutCancel(ctx)
+	// A panic on the way must not leave the next request waiting for the
+	// lease, nor free the key: the money may have moved.
+	defer func() {
+		if !a.settled {
+			_, _ = a.leaveInDoubt(ctx, psp.Result{Code: "interrupted"})
+		}
+	}()
+	if a.decided() {
+		return a.store(ctx)
+	}
+	return a.settle(ctx, a.moved(ctx, recovered))
+}
+
+// moved asks the provider to move the money, or, where an earlier holder may
+// have done that, what became of it. The answer is in doubt only when asking
+// what became of it failed too.
+func (a *attempt) moved(ctx context.Context, recovered bool) psp.Result {
+	ctx, cancel := context.WithTimeout(ctx, a.deadline)
+	defer cancel()
+	if recovered {
+		if result := a.asked(ctx); result.Verdict != psp.NotFound {
+			return result
+		}
+	}
+	callCtx, cancelCall := context.WithTimeout(ctx, a.deadline*2/3)
+	defer cancelCall()
+	result := a.move(callCtx)
+	if result.Verdict != psp.InDoubt {
+		return result
+	}
+	answer := a.asked(ctx)
+	if answer.Verdict == psp.InDoubt && answer.Code == "" {
+		answer.Code = result.Code
+	}
+	return answer
+}
+
+// asked takes only a plain answer; an inquiry that failed leaves it in doubt.
+func (a *attempt) asked(ctx context.Context) psp.Result {
+	result := a.ask(ctx)
+	if result.Verdict == psp.Transient {
+		result.Verdict = psp.InDoubt
+	}
+	return result
+}
+
+// settle records the provider's verdict.
+func (a *attempt) settle(ctx context.Context, result psp.Result) (Result, error) {
+	switch result.Verdict {
+	case psp.Succeeded:
+		a.decide(Succeeded, result)
+	case psp.Pending:
+		a.decide(Pending, result)
+	case psp.Terminal:
+		a.decide(Failed, result)
+	case psp.Transient, psp.NotFound:
+		return a.setFree(ctx, result)
+	case psp.InDoubt:
+		return a.leaveInDoubt(ctx, result)
+	default:
+		return a.leaveInDoubt(ctx, result)
+	}
+	return a.store(ctx)
+}
+
+// store ends the movement with a stored response. One that a notification has
+// moved on meanwhile is answered as it then is.
+func (a *attempt) store(ctx context.Context) (Result, error) {
+	for {
+		bounded, cancel := context.WithTimeout(ctx, settleTime)
+		done, err := a.finish(bounded)
+		cancel()
+		if err != nil {
+			return Result{}, err
+		}
+		if done.Outcome != superseded {
+			a.settled = true
+			return done, nil
+		}
+	}
+}
+
+func (a *attempt) setFree(ctx context.Context, result psp.Result) (Result, error) {
+	outcome := Released
+	if result.Verdict == psp.Transient && result.Err == nil {
+		outcome = Rejected
+	}
+	return a.end(ctx, a.release, outcome, result)
+}
+
+func (a *attempt) leaveInDoubt(ctx context.Context, result psp.Result) (Result, error) {
+	return a.end(ctx, a.abandon, LeftInDoubt, result)
+}
+
+func (a *attempt) end(
+	ctx context.Context, how func(context.Context, psp.Result) (bool, error), outcome guard.Outcome, result psp.Result,
+) (Result, error) {
+	a.settled = true
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	held, err := how(ctx, result)
+	if err != nil {
+		return Result{}, err
+	}
+	if !held {
+		// Another holder took over: its answer counts, and the retry gets it.
+		return Result{Outcome: guard.Conflict, RetryAfter: time.Second}, nil
+	}
+	ended := a.result(outcome)
+	ended.RetryAfter, ended.Code = time.Second, result.Code
+	return ended, nil
+}

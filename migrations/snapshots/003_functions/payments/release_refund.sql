@@ -1,0 +1,30 @@
+-- Ends an attempt whose money surely did not move: the key is free again.
+-- Locks: the key, the order, the refund. A stale fence changes nothing.
+CREATE OR REPLACE FUNCTION payments.release_refund(
+    p_merchant        text,
+    p_key             text,
+    p_fence           bigint,
+    p_refund_id       text,
+    p_failure_code    text,
+    p_failure_message text
+)
+RETURNS boolean
+LANGUAGE plpgsql
+VOLATILE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    IF NOT guard.release(p_scope => p_merchant, p_key => p_key, p_fence => p_fence) THEN
+        RETURN false;
+    END IF;
+    PERFORM payments.settle_refund(
+        p_merchant => p_merchant, p_key => p_key, p_refund_id => p_refund_id, p_status => 'failed',
+        p_failure_kind => 'unsent', p_code => p_failure_code, p_message => p_failure_message);
+    RETURN true;
+END;
+$function$;
+
+COMMENT ON FUNCTION payments.release_refund(text, text, bigint, text, text, text) IS
+'Records that a refund surely moved no money yet and deletes its key: a retry starts anew. Returns false, and changes
+nothing, when the fence is stale. Raises IK101 for an unknown refund.';

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Runs the quick start as a newcomer does: `make run` in a clean folder, then
+# the curl line of each README, twice; compares with what the README promises.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+root=$PWD
+work=$(mktemp -d)
+run_pid=
+stop() {
+    if [ -n "$run_pid" ]; then
+        kill -TERM -- "-$run_pid" 2>/dev/null || true
+        wait "$run_pid" 2>/dev/null || true
+    fi
+    rm -rf "$work"
+}
+trap stop EXIT
+
+fail() {
+    echo "quickstart: $*" >&2
+    echo "--- the end of make run's output:" >&2
+    tail -n 30 "$work/run.log" >&2 || true
+    exit 1
+}
+
+git clone --quiet "$root" "$work/payonce"
+cd "$work/payonce"
+set -m
+make run >"$work/run.log" 2>&1 &
+run_pid=$!
+set +m
+
+for _ in $(seq 600); do
+    if curl -fsS -o /dev/null http://127.0.0.1:8080/readyz 2>/dev/null; then break; fi
+    kill -0 "$run_pid" 2>/dev/null || fail "make run ended"
+    sleep 0.5
+done
+
+# readme_block FILE NAME prints the code block after the marker <!-- NAME -->.
+readme_block() {
+    awk -v marker="<!-- $2 -->" '
+        index($0, marker) { armed = 1; next }
+        armed && /^```/ { if (inside) exit; inside = 1; next }
+        inside { print }' "$1"
+}
+
+readme_block README.md curl >"$work/curl.sh"
+[ -s "$work/curl.sh" ] || fail "README.md has no curl block"
+readme_block README.md curl | diff - <(readme_block README.zh-CN.md curl) || fail "the READMEs show different curl lines"
+tr -d '\r' <"$work/run.log" | grep -qF "$(head -n 1 "$work/curl.sh")" || fail "make run printed another curl line than the README"
+
+bash "$work/curl.sh" >"$work/first" 2>/dev/null
+bash "$work/curl.sh" >"$work/second" 2>/dev/null
+tr -d '\r' <"$work/first" >"$work/first.txt"
+tr -d '\r' <"$work/second" >"$work/second.txt"
+
+grep -q '^HTTP/1.1 201 Created' "$work/first.txt" || fail "the first answer: $(cat "$work/first.txt")"
+grep -q '^HTTP/1.1 201 Created' "$work/second.txt" || fail "the second answer: $(cat "$work/second.txt")"
+grep -q '^Idempotency-Replayed:' "$work/first.txt" && fail "the first answer was a replay"
+grep -q '^Idempotency-Replayed: true' "$work/second.txt" || fail "the second answer was no replay"
+cmp <(tail -n 1 "$work/first.txt") <(tail -n 1 "$work/second.txt") || fail "the two bodies differ"
+
+# What differs between two runs is masked: numbers, ids and times.
+mask() {
+    sed -E -e 's/^(X-Request-Id|Date|Content-Length|Location): .*/\1: …/' \
+        -e 's/"(charge_id|trade_no|created_at)":"[^"]*"/"\1":"…"/g'
+}
+for readme in README.md README.zh-CN.md; do
+    diff <(readme_block "$readme" first-answer | mask) <(mask <"$work/first.txt") || fail "$readme shows another first answer"
+    diff <(readme_block "$readme" second-answer | mask) <(mask <"$work/second.txt") || fail "$readme shows another second answer"
+done
+
+ledger=$(curl -fsS http://127.0.0.1:9090/ledger)
+[ "$(grep -o '"kind":"charge"' <<<"$ledger" | wc -l)" = 1 ] || fail "the ledger shows not one charge: $ledger"
+echo "quickstart: 201, then the same bytes replayed, one charge in the ledger"
