@@ -39,9 +39,10 @@ func newServe() *cobra.Command {
 }
 
 // serve runs the API until ctx ends, then finishes running requests. ready is
-// called once with the URL of the database when the API is about to answer.
+// called once, with the URL of the database and the API's address, when the
+// API is about to answer.
 func (s *settings) serve(
-	ctx context.Context, providers []psp.Provider, log *slog.Logger, ready func(databaseURL string) error,
+	ctx context.Context, providers []psp.Provider, log *slog.Logger, ready func(databaseURL, address string) error,
 ) error {
 	url, stopDatabase, err := s.openDatabase(ctx, log)
 	if err != nil {
@@ -65,7 +66,7 @@ func (s *settings) serve(
 		return fmt.Errorf("listen for the API: %w (choose another address with --listen)", err)
 	}
 	if ready != nil {
-		if err := ready(url); err != nil {
+		if err := ready(url, listener.Addr().String()); err != nil {
 			return errors.Join(err, listener.Close())
 		}
 	}

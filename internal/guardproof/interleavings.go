@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/payonce/payonce/internal/guard"
 )
@@ -43,12 +45,53 @@ type plan struct {
 	rollbacks bool
 }
 
+// interleave runs plans in several copies of a database at once, and tells how
+// many schedules that were.
+func interleave(ctx context.Context, target Target, plans []plan, copies int) (explored int, err error) {
+	var total atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	for share := range copies {
+		copied, drop, err := target.cloneStepped(ctx)
+		if err != nil {
+			return 0, err
+		}
+		group.Go(func() error {
+			defer func() { _ = drop(context.WithoutCancel(ctx)) }()
+			w, err := newWorker(ctx, copied)
+			if err != nil {
+				return err
+			}
+			defer w.close(context.WithoutCancel(ctx))
+			for i := share; i < len(plans); i += copies {
+				if err := w.explore(ctx, plans[i]); err != nil {
+					return err
+				}
+			}
+			total.Add(int64(w.explored))
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return 0, fmt.Errorf("interleave: %w", err)
+	}
+	return int(total.Load()), nil
+}
+
 // worker runs plans in a database with a stepped clock.
 type worker struct {
 	*stepper
 	explored int
-	// diverged counts replays in which two woken sessions swapped places.
-	diverged int
+}
+
+// mostSessions is how many sessions a plan has at most.
+const mostSessions = 3
+
+func newWorker(ctx context.Context, target Target) (*worker, error) {
+	s, err := newStepper(ctx, target, mostSessions)
+	if err != nil {
+		return nil, err
+	}
+	return &worker{stepper: s}, nil
 }
 
 // explore runs every schedule of a plan and checks each against the model.
@@ -62,7 +105,6 @@ func (w *worker) explore(ctx context.Context, p plan) error {
 		}
 		w.explored++
 		if !choices.next() {
-			w.diverged += choices.diverged
 			return nil
 		}
 	}
@@ -76,6 +118,7 @@ type schedule struct {
 	progress []progress
 	history  []porcupine.Operation
 	tick     int64
+	hour     int
 	log      strings.Builder
 }
 
@@ -145,6 +188,7 @@ func (s *schedule) advance(ctx context.Context, i int) error {
 	next := p.program[0]
 	if next[0].do == passTime {
 		p.program = nil
+		s.hour = max(s.hour, next[0].hour)
 		s.note(i, next[0].String())
 		s.record(i, s.tick, transaction{calls: next}, []answer{{}})
 		return s.observe(ctx, `SELECT proof.pass_time($1)`, next[0].hour)
@@ -166,6 +210,7 @@ func (s *schedule) advance(ctx context.Context, i int) error {
 	if c.fence == ownFence {
 		c.fence = p.fence
 	}
+	c.since = s.hour
 	p.calls, p.calling = append(p.calls, c), true
 	s.note(i, c.String())
 	return s.start(ctx, i, func(ctx context.Context, conn *pgx.Conn) (answer, error) { return perform(ctx, conn, c) })
@@ -300,11 +345,12 @@ func (s *schedule) observe(ctx context.Context, sql string, arguments ...any) er
 
 func (s *schedule) note(i int, what string) { fmt.Fprintf(&s.log, "  session %d: %s\n", i, what) }
 
-// chooser walks through a tree of choices, one path a run, depth first.
+// chooser walks through a tree of choices, one path a run, depth first. Two
+// sessions that wake at once may do so in either order, so that a run can have
+// fewer choices than the last one had at the same place.
 type chooser struct {
-	path     []choice
-	depth    int
-	diverged int
+	path  []choice
+	depth int
 }
 
 type choice struct{ picked, of int }
@@ -316,7 +362,6 @@ func (c *chooser) pick(of int) int {
 	at := &c.path[c.depth]
 	c.depth++
 	if at.picked >= of {
-		c.diverged++
 		return of - 1
 	}
 	at.of = of

@@ -43,6 +43,10 @@ type call struct {
 	fence    int64
 	response int
 	hour     int
+	// since is the hour when the call began. A lease counts from the call and
+	// not from the end of its transaction, so that the call may have read the
+	// clock then, or last after it had waited.
+	since int
 }
 
 // answer is what a call said. Fields that do not belong to its verb are zero.
@@ -129,15 +133,19 @@ func step(s state, c call, a answer) []state {
 }
 
 func stepClaim(s state, c call, a answer) []state {
-	taken := state{
-		now: s.now, exists: true, fence: a.fence, request: c.request,
-		leaseUntil: s.now + leaseHours, expiresAt: s.now + lifeHours, life: lifeHours,
+	taken := func(explained bool) []state {
+		return c.atEachReading(s, explained && a.outcome == guard.Claimed, func(next *state, now int) {
+			*next = state{
+				now: s.now, exists: true, fence: a.fence, request: c.request,
+				leaseUntil: now + leaseHours, expiresAt: now + lifeHours, life: lifeHours,
+			}
+		})
 	}
 	switch {
 	case !s.exists:
-		return only(taken, a.outcome == guard.Claimed && a.fence != 0 && !a.recovered)
+		return taken(a.fence != 0 && !a.recovered)
 	case s.expired():
-		return only(taken, a.outcome == guard.Claimed && a.fence == s.fence+1 && a.recovered == (s.response == 0))
+		return taken(a.fence == s.fence+1 && a.recovered == (s.response == 0))
 	case s.request != c.request:
 		return only(s, a == answer{outcome: guard.Mismatch})
 	case s.response != 0:
@@ -145,7 +153,7 @@ func stepClaim(s state, c call, a answer) []state {
 	case !s.leaseOver():
 		return only(s, a == answer{outcome: guard.Conflict})
 	default:
-		return only(taken, a.outcome == guard.Claimed && a.fence == s.fence+1 && a.recovered)
+		return taken(a.fence == s.fence+1 && a.recovered)
 	}
 }
 
@@ -154,9 +162,10 @@ func stepComplete(s state, c call, a answer) []state {
 	case !s.exists:
 		return only(s, a == answer{outcome: guard.Gone})
 	case s.holds(c.fence):
-		s.response = c.response
-		s.expiresAt = s.now + s.life
-		return only(s, a == answer{outcome: guard.Completed, fence: c.fence, response: c.response})
+		explained := a == answer{outcome: guard.Completed, fence: c.fence, response: c.response}
+		return c.atEachReading(s, explained, func(next *state, now int) {
+			next.response, next.expiresAt = c.response, now+s.life
+		})
 	case s.response != 0:
 		return only(s, a == answer{outcome: guard.Replay, response: s.response})
 	default:
@@ -172,7 +181,7 @@ func stepHolder(s state, c call, a answer) []state {
 	case release:
 		s = state{now: s.now}
 	case extend:
-		s.leaseUntil = s.now + leaseHours
+		return c.atEachReading(s, a.yes, func(next *state, now int) { next.leaseUntil = now + leaseHours })
 	case abandon:
 		s.leaseUntil = min(s.leaseUntil, s.now)
 	}
@@ -188,6 +197,25 @@ func stepPurge(s state, a answer) []state {
 	}
 	if a.deleted != 0 && s.exists && s.expired() {
 		next = append(next, state{now: s.now})
+	}
+	return next
+}
+
+// atEachReading makes the states that follow for each time that the call may
+// have read.
+func (c call) atEachReading(s state, explained bool, change func(next *state, now int)) []state {
+	if !explained {
+		return nil
+	}
+	readings := []int{s.now}
+	if c.since < s.now {
+		readings = append(readings, c.since)
+	}
+	var next []state
+	for _, now := range readings {
+		changed := s
+		change(&changed, now)
+		next = append(next, changed)
 	}
 	return next
 }

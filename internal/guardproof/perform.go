@@ -24,16 +24,20 @@ const (
 		p_batch => 1000, p_from => '(0,0)', p_until => '(1000000,0)', p_in_doubt_grace => interval '0')`
 	endLeaseSQL = `UPDATE guard.idempotency_keys SET lease_until = least(lease_until, clock_timestamp() - interval '1 hour')
 		WHERE scope = $1 AND key = $2`
-	expireKeySQL = `UPDATE guard.idempotency_keys SET expires_at = least(expires_at, clock_timestamp() - interval '1 hour')
-		WHERE scope = $1 AND key = $2`
+	// The life's beginning moves with its end: complete reckons with its length.
+	expireKeySQL = `UPDATE guard.idempotency_keys AS k
+		SET expires_at = least(k.expires_at, past.moment),
+		    locked_at = k.locked_at - (k.expires_at - least(k.expires_at, past.moment))
+		FROM (SELECT clock_timestamp() - interval '1 hour' AS moment) AS past
+		WHERE k.scope = $1 AND k.key = $2`
 	lookSQL = `SELECT fence, request_path, request_hash, response_status, response_headers, response_body,
 		lease_until <= $3, expires_at <= $3 FROM guard.idempotency_keys WHERE scope = $1 AND key = $2`
 )
 
-// requestOf is request n: the odd and the even ones differ in their path, each
-// pair in its body.
+// requestOf is request n. From the first, the second differs in nothing but its
+// path and the third in nothing but its body.
 func requestOf(key, n int) guard.Request {
-	hash := sha256.Sum256([]byte(strconv.Itoa(n / 2)))
+	hash := sha256.Sum256([]byte(strconv.Itoa((n - 1) / 2)))
 	return guard.Request{
 		Scope: scope, Key: keyName(key),
 		Path: "POST /v1/" + strconv.Itoa(n%2), Hash: hash[:],

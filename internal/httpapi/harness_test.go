@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,9 @@ const (
 	apiKey      = "sk_test_merchant"
 	otherAPIKey = "sk_test_other_merchant"
 )
+
+// simulatorKeys are made once: RSA keys take their time.
+var simulatorKeys = sync.OnceValues(pspsim.NewKeys)
 
 // harness is the API with its own database and simulator.
 type harness struct {
@@ -84,12 +88,14 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 
-	keys, err := pspsim.NewKeys()
+	keys, err := simulatorKeys()
 	require.NoError(t, err)
 	simulator := pspsim.New(pspsim.Options{Keys: keys})
-	t.Cleanup(simulator.Close)
 	sim := httptest.NewServer(simulator.Handler())
-	t.Cleanup(sim.Close)
+	t.Cleanup(func() {
+		simulator.Close()
+		sim.Close()
+	})
 	provider, err := alipay.New(alipay.Config{
 		AppID: keys.AlipayAppID, PrivateKey: keys.AlipayMerchantPrivateKey,
 		AlipayPublicKey: keys.AlipayPublicKey, GatewayURL: sim.URL + "/alipay/gateway.do",

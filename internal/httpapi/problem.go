@@ -64,6 +64,7 @@ var answers = map[guard.Outcome]kind{
 	payments.OrderMismatch:        {"order_mismatch", http.StatusConflict, "The order has another amount or currency", retryNever},
 	payments.OrderPaid:            {"order_paid", http.StatusConflict, "The order is paid already", retryNever},
 	payments.OrderClosed:          {"order_closed", http.StatusConflict, "The order takes no more charges", retryNever},
+	payments.OutOfStock:           {"out_of_stock", http.StatusConflict, "The goods of the order are not there in full", retrySameKey},
 	payments.ChargeInProgress:     {"charge_in_progress", http.StatusConflict, "Another charge on this order is not resolved yet", retrySameKey},
 	payments.OrderUnknown:         {"order_unknown", http.StatusNotFound, "There is no such order", retryNever},
 	payments.OrderNotPaid:         {"order_not_paid", http.StatusConflict, "Nothing was captured on this order yet", retryNever},

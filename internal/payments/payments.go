@@ -26,6 +26,7 @@ const (
 	OrderMismatch    guard.Outcome = "order_mismatch"
 	OrderPaid        guard.Outcome = "order_paid"
 	OrderClosed      guard.Outcome = "order_closed"
+	OutOfStock       guard.Outcome = "out_of_stock"
 	ChargeInProgress guard.Outcome = "charge_in_progress"
 
 	OrderUnknown         guard.Outcome = "order_unknown"
@@ -52,7 +53,7 @@ const (
 // SQLOutcomes lists every outcome of schema payments that is not the guard's.
 func SQLOutcomes() []guard.Outcome {
 	return []guard.Outcome{
-		OrderTaken, OrderMismatch, OrderPaid, OrderClosed, ChargeInProgress,
+		OrderTaken, OrderMismatch, OrderPaid, OrderClosed, OutOfStock, ChargeInProgress,
 		OrderUnknown, OrderNotPaid, RefundExceedsCapture, RefundMismatch, RefundExists, RefundInProgress,
 		superseded,
 	}

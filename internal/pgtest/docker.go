@@ -20,7 +20,7 @@ const (
 	containerLabel = "dev.payonce.test"
 	// containerLife bounds a container that nobody removed.
 	containerLife   = 30 * time.Minute
-	dockerfile      = "Dockerfile.postgres-test"
+	imageFolder     = "internal/pgtest/image"
 	imageRepository = "payonce-postgres-test"
 )
 
@@ -114,7 +114,8 @@ func buildImage(pool *dockertest.Pool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	content, err := os.ReadFile(filepath.Join(root, dockerfile))
+	folder := filepath.Join(root, imageFolder)
+	content, err := os.ReadFile(filepath.Join(folder, "Dockerfile"))
 	if err != nil {
 		return "", fmt.Errorf("read the test database's Dockerfile: %w", err)
 	}
@@ -125,10 +126,10 @@ func buildImage(pool *dockertest.Pool) (string, error) {
 		return tag, nil
 	}
 	err = pool.Client.BuildImage(docker.BuildImageOptions{
-		Name: name, Dockerfile: dockerfile, ContextDir: root, OutputStream: io.Discard, NetworkMode: "host",
+		Name: name, ContextDir: folder, OutputStream: io.Discard, NetworkMode: "host",
 	})
 	if err != nil {
-		return "", fmt.Errorf("build %s: %w (see what failed: docker build --network=host -f %s .)", name, err, dockerfile)
+		return "", fmt.Errorf("build %s: %w (see what failed: docker build --network=host %s)", name, err, folder)
 	}
 	return tag, nil
 }

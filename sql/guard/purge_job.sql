@@ -42,7 +42,7 @@ $function$;
 
 COMMENT ON FUNCTION guard.purge_job() IS
 'One row about the job of schedule_purge. extension: here, elsewhere (pg_cron is in another database, where the job has
-to be looked for; null when the owner may not know which), not_created or not_loaded. schedule is null when there is no
-such job; active tells whether pg_cron runs it. last_status (succeeded or failed), last_message and last_run_at are of
-the newest finished run; before 1.6.3 pg_cron notes no time when it cannot connect. log_rows counts the rows that the two
-jobs have in pg_cron''s run log.';
+to be looked for; database is null when the owner of this schema may not know which), not_created or not_loaded. schedule
+is null when there is no such job; active tells whether pg_cron runs it. last_status (succeeded or failed), last_message
+and last_run_at are of the newest finished run; before 1.6.3 pg_cron notes no time when it cannot connect. log_rows counts
+the rows that the two jobs have in pg_cron''s run log.';

@@ -36,18 +36,19 @@ BEGIN
             -- Job names are unique for each user of the whole cluster, so the
             -- name tells databases apart. Named after its owner, the job does
             -- not run the owner's code as a superuser.
-            RAISE EXCEPTION 'pg_cron is in another database than %: nothing is scheduled', current_database()
+            RAISE EXCEPTION 'pg_cron is not in database %: nothing is scheduled', current_database()
                 USING ERRCODE = 'IK012',
                       HINT = concat_ws(E'\n',
-                          format('Run in %s, as a superuser:',
-                                 coalesce('database ' || quote_ident(v_database),
-                                          'the database that cron.database_name names (postgres, unless it was set)')),
+                          coalesce(
+                              'Run in database ' || quote_ident(v_database) || ', as a superuser:',
+                              format('Where cron.database_name is %s, run CREATE EXTENSION pg_cron here. Otherwise '
+                                     'run in the database that it names, as a superuser:', current_database())),
                           format('SELECT cron.schedule_in_database(%L, %L, %L, %L, %L);',
                                  'payonce-purge-' || current_database(), p_schedule, 'CALL guard.purge()',
                                  current_database(), current_user),
                           format('SELECT cron.schedule(%L, %L, %L);', 'payonce-purge-log', c_trim_at, c_trim));
         WHEN 'not_created' THEN
-            RAISE EXCEPTION 'pg_cron is not installed in %: nothing is scheduled', current_database()
+            RAISE EXCEPTION 'pg_cron is not in database %: nothing is scheduled', current_database()
                 USING ERRCODE = 'IK012', HINT = 'Run here, as a superuser: CREATE EXTENSION pg_cron;';
         WHEN 'not_loaded' THEN
             RAISE EXCEPTION 'pg_cron is not loaded by this server: nothing is scheduled'

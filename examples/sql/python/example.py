@@ -104,10 +104,12 @@ def show(title, answer):
     print(f"{title:<34}{answer[0]} {answer[1].decode()}")
 
 
-def main():
+def connect():
+    return psycopg.connect(autocommit=True, row_factory=namedtuple_row)
+
+
+def run(db, other):
     provider = Provider()
-    db = psycopg.connect(autocommit=True, row_factory=namedtuple_row)
-    other = psycopg.connect(autocommit=True, row_factory=namedtuple_row)
     db.execute("CREATE TEMPORARY TABLE orders (order_id text PRIMARY KEY)")
 
     body = b'{"order_id": "A1", "amount": 1000}'
@@ -147,4 +149,5 @@ def main():
     show("nothing is left of it", place_order(db, "key-5", b'{"order_id": "B2"}'))
 
 
-main()
+with connect() as first, connect() as second:
+    run(first, second)

@@ -15,12 +15,11 @@ DECLARE
 BEGIN
     SELECT c.place, c.database INTO v_place, v_database FROM guard.cron_place() AS c;
     IF v_place = 'elsewhere' THEN
-        RAISE EXCEPTION 'pg_cron is in another database than %: its jobs are out of reach', current_database()
+        RAISE EXCEPTION 'pg_cron is not in database %: its jobs are out of reach', current_database()
             USING ERRCODE = 'IK012',
                   HINT = concat_ws(E'\n',
-                      format('Run in %s, as a superuser:',
-                             coalesce('database ' || quote_ident(v_database),
-                                      'the database that cron.database_name names (postgres, unless it was set)')),
+                      format('Run in the database that cron.database_name names (%s), as a superuser:',
+                             coalesce(v_database, 'unknown to the owner of the guard')),
                       format('SELECT cron.unschedule(jobid) FROM cron.job WHERE database = %L AND command = %L;',
                              current_database(), 'CALL guard.purge()'));
     END IF;

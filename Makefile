@@ -1,0 +1,42 @@
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+GOLANGCI_LINT_VERSION := v2.12.0
+
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## Start database, PSP simulator and server, and print a curl line to try
+	@scripts/run.sh
+
+.PHONY: test
+test: ## Run all tests, with the race detector, on whatever PostgreSQL there is
+	go test -race ./...
+
+.PHONY: test-docker
+test-docker: ## Run all tests against PostgreSQL in Docker
+	PAYONCE_TEST_SOURCE=docker go test -race -count=1 ./...
+
+.PHONY: snapshot
+snapshot: ## Copy sql/ into the migrations
+	scripts/snapshot.sh
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	gofmt -w .
+
+.PHONY: lint
+lint: ## Check format, go vet and golangci-lint
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	@scripts/golangci-lint.sh $(GOLANGCI_LINT_VERSION) run ./...
+
+.PHONY: build
+build: ## Build the programs into bin/
+	go build -o bin/ ./cmd/...
+
+.PHONY: quickstart
+quickstart: ## Run the README's quick start from a clean clone and compare
+	scripts/quickstart-check.sh
