@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 
 root=$PWD
 work=$(mktemp -d)
+chmod 755 "$work" # the account that runs PostgreSQL has to pass through
 run_pid=
 stop() {
     if [ -n "$run_pid" ]; then
@@ -51,8 +52,9 @@ tr -d '\r' <"$work/run.log" | grep -qF "$(head -n 1 "$work/curl.sh")" || fail "m
 
 bash "$work/curl.sh" >"$work/first" 2>/dev/null
 bash "$work/curl.sh" >"$work/second" 2>/dev/null
-tr -d '\r' <"$work/first" >"$work/first.txt"
-tr -d '\r' <"$work/second" >"$work/second.txt"
+for answer in first second; do
+    { tr -d '\r' <"$work/$answer"; echo; } >"$work/$answer.txt"
+done
 
 grep -q '^HTTP/1.1 201 Created' "$work/first.txt" || fail "the first answer: $(cat "$work/first.txt")"
 grep -q '^HTTP/1.1 201 Created' "$work/second.txt" || fail "the second answer: $(cat "$work/second.txt")"
