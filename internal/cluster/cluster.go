@@ -267,7 +267,7 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-c.exited:
-			return errors.New("it stopped at once; its log says:")
+			return errors.New("it stopped at once; its log ends with")
 		case <-ctx.Done():
 			return fmt.Errorf("it did not answer within %s: %w", startTimeout, err)
 		case <-time.After(30 * time.Millisecond):

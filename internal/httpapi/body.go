@@ -186,7 +186,7 @@ func invalidField(name, wrong string) *problem {
 	return &p
 }
 
-func writeJSON(w http.ResponseWriter, status int, payload any) {
+func writeJSON(w http.ResponseWriter, payload any) {
 	body, err := json.Marshal(payload)
 	if err != nil {
 		writeProblem(w, internalError.problem())
@@ -194,6 +194,5 @@ func writeJSON(w http.ResponseWriter, status int, payload any) {
 	}
 	w.Header().Set("Content-Type", jsonType)
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
 	_, _ = w.Write(body)
 }

@@ -122,12 +122,10 @@ func storedCharge(charge payments.Charge) (guard.Response, error) {
 
 // writeResult answers for a charge or a refund.
 func writeResult(w http.ResponseWriter, result payments.Result) {
-	switch result.Outcome {
-	case guard.Completed:
-		writeStored(w, result.Response)
-		return
-	case guard.Replay:
-		w.Header().Set("Idempotency-Replayed", "true")
+	if result.Outcome == guard.Completed || result.Outcome == guard.Replay {
+		if result.Outcome == guard.Replay {
+			w.Header().Set("Idempotency-Replayed", "true")
+		}
 		writeStored(w, result.Response)
 		return
 	}
@@ -166,7 +164,7 @@ func (api *API) getCharge(w http.ResponseWriter, r *http.Request) {
 		api.failRead(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, bodyOf(charge))
+	writeJSON(w, bodyOf(charge))
 }
 
 // failRead answers 404 for what is not the merchant's, 503 for the rest.

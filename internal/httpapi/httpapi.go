@@ -110,7 +110,7 @@ func (api *API) failDatabase(w http.ResponseWriter, r *http.Request, err error) 
 }
 
 func (api *API) healthz(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	writeJSON(w, map[string]string{"status": "ok"})
 }
 
 func (api *API) readyz(w http.ResponseWriter, r *http.Request) {
@@ -118,5 +118,5 @@ func (api *API) readyz(w http.ResponseWriter, r *http.Request) {
 		api.failDatabase(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+	writeJSON(w, map[string]string{"status": "ready"})
 }

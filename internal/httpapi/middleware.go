@@ -71,7 +71,7 @@ func observed(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		info := &requestInfo{id: requestID(r)}
-		r = r.WithContext(context.WithValue(r.Context(), requestInfoKey{}, info))
+		ctx := context.WithValue(r.Context(), requestInfoKey{}, info)
 		answer := &answered{ResponseWriter: w}
 		answer.Header().Set("X-Request-Id", info.id)
 		defer func() {
@@ -80,17 +80,17 @@ func observed(log *slog.Logger, next http.Handler) http.Handler {
 				if thrown == http.ErrAbortHandler {
 					panic(thrown)
 				}
-				log.ErrorContext(r.Context(), "handler panicked", "request_id", info.id, "panic", thrown,
+				log.ErrorContext(ctx, "handler panicked", "request_id", info.id, "panic", thrown,
 					"stack", string(debug.Stack()))
 				if answer.status == 0 {
 					writeProblem(answer, internalError.problem())
 				}
 			}
-			log.InfoContext(r.Context(), "request", "request_id", info.id, "method", r.Method, "path", r.URL.Path,
+			log.InfoContext(ctx, "request", "request_id", info.id, "method", r.Method, "path", r.URL.Path,
 				"status", answer.status, "bytes", answer.bytes, "duration_ms", milliseconds(time.Since(start)),
 				"merchant", info.merchant, "order_id", info.orderID, "key_hash", info.keyHash, "outcome", info.outcome)
 		}()
-		next.ServeHTTP(answer, r)
+		next.ServeHTTP(answer, r.WithContext(ctx))
 	})
 }
 

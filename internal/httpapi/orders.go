@@ -29,7 +29,7 @@ func (api *API) getOrder(w http.ResponseWriter, r *http.Request) {
 		api.failRead(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, orderBody{
+	writeJSON(w, orderBody{
 		OrderID: order.ID, Status: order.Status, Amount: order.Money.Amount, Currency: order.Money.Currency,
 		PaidChargeID: order.PaidChargeID, CreatedAt: order.CreatedAt.UTC(), UpdatedAt: order.UpdatedAt.UTC(),
 	})

@@ -24,7 +24,7 @@ import (
 // appRole is a login role that may do what payonce_app may and no more.
 const (
 	appRole     = "payonce_test_app"
-	appPassword = "payonce_test_app"
+	appPassword = "payonce_test_app" //nolint:gosec // of throw-away test databases
 )
 
 // server is one PostgreSQL server with a migrated template database.

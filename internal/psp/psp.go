@@ -18,19 +18,19 @@ import (
 type Verdict int
 
 const (
-	// InDoubt: the money may have moved; ask before charging again. It is the
+	// InDoubt means that the money may have moved; ask before charging again. It is the
 	// zero value, so that an answer nobody classified is never charged twice.
 	InDoubt Verdict = iota
-	// Succeeded: the money moved.
+	// Succeeded means that the money moved.
 	Succeeded
-	// Pending: the trade exists at the provider and waits for the buyer, or
+	// Pending means that the trade exists at the provider and waits for the buyer, or
 	// the provider is still working; a notification or a query will tell.
 	Pending
-	// Terminal: refused for good, no money moved, a retry would be refused too.
+	// Terminal means refused for good, no money moved, a retry would be refused too.
 	Terminal
-	// Transient: the money surely did not move and a later try may succeed.
+	// Transient means that the money surely did not move and a later try may succeed.
 	Transient
-	// NotFound: only from a query: the provider knows no such trade.
+	// NotFound is only from a query: the provider knows no such trade.
 	NotFound
 )
 
