@@ -38,7 +38,7 @@ type trade struct {
 	tradeNo     string
 	amount      int64
 	currency    string
-	terms       string // what a duplicate has to repeat
+	fingerprint string // what a duplicate has to repeat
 	subject     string
 	notifyURL   string
 	status      tradeStatus
