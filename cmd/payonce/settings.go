@@ -36,6 +36,7 @@ func (s *settings) serverFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&s.autoMigrate, "auto-migrate", false, "apply pending migrations at start")
 	flags.DurationVar(&s.limits.Lease, "lease", limits.Lease, "how long a claim is held before another request may take the work over")
 	flags.DurationVar(&s.limits.TTL, "key-ttl", limits.TTL, "how long a stored response is replayed")
+	flags.DurationVar(&s.limits.EventTTL, "event-ttl", limits.EventTTL, "how long a notification is known, so that sending it again has no effect")
 	flags.DurationVar(&s.limits.Deadline, "provider-deadline", limits.Deadline,
 		"bound on all that is asked of a provider for one charge; at least 10s below the lease")
 	flags.DurationVar(&s.stopWithin, "stop-within", 45*time.Second, "bound on finishing running requests after SIGTERM")

@@ -68,7 +68,7 @@ func TestEveryProblemIsExplained(t *testing.T) {
 	require.NoError(t, err)
 	kinds := []kind{
 		keyMissing, keyRepeated, keyInvalid, unauthorized, bodyMalformed, bodyTooLarge, fieldInvalid, notFound,
-		methodNotAllowed, internalError, databaseAway, declined, refundDeclined,
+		methodNotAllowed, internalError, databaseAway, declined, refundDeclined, notificationInvalid, notificationFailed,
 	}
 	for _, kind := range answers {
 		kinds = append(kinds, kind)

@@ -75,7 +75,7 @@ func TestFF01_ParallelRequestsWithOneKey(t *testing.T) {
 
 func TestFF02_OtherBodyWhileTheFirstIsRunning(t *testing.T) {
 	t.Parallel()
-	running, release := make(chan struct{}), make(chan struct{})
+	running, release, letGo := gate(t)
 	h := setup(t, withProvider(func(p psp.Provider) psp.Provider {
 		return &held{Provider: p, running: running, release: release}
 	}))
@@ -84,13 +84,13 @@ func TestFF02_OtherBodyWhileTheFirstIsRunning(t *testing.T) {
 		got, _ := h.send(t.Context(), http.MethodPost, "/v1/charges", chargeBody("order-1", 1000), key("k1"))
 		first <- got
 	}()
-	<-running
+	reached(t, running, first)
 	other := h.charge("k1", chargeBody("order-2", 1000))
 	require.Equal(t, http.StatusUnprocessableEntity, other.status, other.body)
 	require.Equal(t, "key_reused", other.field(t, "code"))
 	same := h.charge("k1", chargeBody("order-1", 1000))
 	require.Equal(t, http.StatusConflict, same.status)
-	close(release)
+	letGo()
 	require.Equal(t, http.StatusCreated, (<-first).status)
 
 	late := h.charge("k1", chargeBody("order-1", 2000))
@@ -268,7 +268,7 @@ func TestDeclineIsStoredAndReplayed(t *testing.T) {
 
 func TestFF20_ClientHangsUpWhileTheProviderWorks(t *testing.T) {
 	t.Parallel()
-	running, release := make(chan struct{}), make(chan struct{})
+	running, release, letGo := gate(t)
 	h := setup(t, withProvider(func(p psp.Provider) psp.Provider {
 		return &held{Provider: p, running: running, release: release}
 	}))
@@ -278,10 +278,14 @@ func TestFF20_ClientHangsUpWhileTheProviderWorks(t *testing.T) {
 		_, err := h.send(ctx, http.MethodPost, "/v1/charges", chargeBody("order-1", 1000), key("k1"))
 		gone <- err
 	}()
-	<-running
+	select {
+	case <-running:
+	case err := <-gone:
+		t.Fatalf("the charge never reached the provider: %v", err)
+	}
 	hangUp()
 	require.ErrorIs(t, <-gone, context.Canceled)
-	close(release)
+	letGo()
 	require.Eventually(t, func() bool { return h.keyState("k1") == "completed" }, 10*time.Second, 5*time.Millisecond)
 	got := h.charge("k1", chargeBody("order-1", 1000))
 	require.Equal(t, http.StatusCreated, got.status)
@@ -315,7 +319,7 @@ func TestFF06_PanicAfterTheChargeLeavesTheKeyInDoubt(t *testing.T) {
 
 func TestSlowProviderIsLeftInDoubt(t *testing.T) {
 	t.Parallel()
-	limits := payments.Limits{Lease: 20 * time.Second, TTL: time.Hour, Deadline: 300 * time.Millisecond}
+	limits := payments.Limits{Lease: 20 * time.Second, TTL: time.Hour, EventTTL: time.Hour, Deadline: 300 * time.Millisecond}
 	h := setup(t, withLimits(limits))
 	h.armWith(map[string]any{"provider": "alipay", "op": "charge", "fault": "delay", "times": 1, "delay_ms": 60_000})
 	h.armWith(map[string]any{"provider": "alipay", "op": "query", "fault": "delay", "times": 1, "delay_ms": 60_000})
@@ -382,7 +386,7 @@ func TestOrderDecidesWhatAnotherKeyMayDo(t *testing.T) {
 
 func TestTwoKeysOneOrderAtOnce(t *testing.T) {
 	t.Parallel()
-	running, release := make(chan struct{}), make(chan struct{})
+	running, release, letGo := gate(t)
 	h := setup(t, withProvider(func(p psp.Provider) psp.Provider {
 		return &held{Provider: p, running: running, release: release}
 	}))
@@ -391,11 +395,11 @@ func TestTwoKeysOneOrderAtOnce(t *testing.T) {
 		got, _ := h.send(t.Context(), http.MethodPost, "/v1/charges", chargeBody("order-1", 1000), key("k1"))
 		first <- got
 	}()
-	<-running
+	reached(t, running, first)
 	got := h.charge("k2", chargeBody("order-1", 1000))
 	require.Equal(t, http.StatusConflict, got.status, got.body)
 	require.Equal(t, "charge_in_progress", got.field(t, "code"))
-	close(release)
+	letGo()
 	require.Equal(t, http.StatusCreated, (<-first).status)
 	require.Equal(t, 1, h.charges("order-1"))
 }

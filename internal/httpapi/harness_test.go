@@ -50,6 +50,13 @@ type option func(*setupOptions)
 type setupOptions struct {
 	limits payments.Limits
 	wrap   func(psp.Provider) psp.Provider
+	sim    pspsim.Options
+}
+
+// withNotifications has the simulator send its notifications to the API by
+// itself, as providers do.
+func withNotifications() option {
+	return func(o *setupOptions) { o.sim.Quiet = false }
 }
 
 func withProvider(wrap func(psp.Provider) psp.Provider) option {
@@ -71,8 +78,9 @@ func setup(t *testing.T, options ...option) *harness {
 func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness {
 	t.Helper()
 	o := setupOptions{
-		limits: payments.Limits{Lease: 30 * time.Second, TTL: time.Hour, Deadline: 15 * time.Second},
+		limits: payments.Limits{Lease: 30 * time.Second, TTL: time.Hour, EventTTL: 24 * time.Hour, Deadline: 15 * time.Second},
 		wrap:   func(p psp.Provider) psp.Provider { return p },
+		sim:    pspsim.Options{Quiet: true},
 	}
 	for _, option := range options {
 		option(&o)
@@ -90,7 +98,10 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 
 	keys, err := simulatorKeys()
 	require.NoError(t, err)
-	simulator := pspsim.New(pspsim.Options{Keys: keys})
+	api := httptest.NewUnstartedServer(nil)
+	address := "http://" + api.Listener.Addr().String()
+	o.sim.Keys, o.sim.NotifyURL = keys, address
+	simulator := pspsim.New(o.sim)
 	sim := httptest.NewServer(simulator.Handler())
 	t.Cleanup(func() {
 		simulator.Close()
@@ -102,12 +113,13 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 	})
 	require.NoError(t, err)
 
-	h := &harness{t: t, sim: sim, owner: owner}
+	h := &harness{t: t, api: api, sim: sim, owner: owner}
 	log := slog.New(slog.DiscardHandler)
 	service, err := payments.New(pool, []psp.Provider{o.wrap(provider)}, o.limits, log)
 	require.NoError(t, err)
-	h.api = httptest.NewServer(httpapi.New(service, payments.NewAPIKeys(pool), log))
-	t.Cleanup(h.api.Close)
+	api.Config.Handler = httpapi.New(service, payments.NewAPIKeys(pool), log)
+	api.Start()
+	t.Cleanup(api.Close)
 	return h
 }
 
@@ -163,9 +175,7 @@ func key(value string) http.Header { return http.Header{"Idempotency-Key": {valu
 
 func (h *harness) charge(idempotencyKey, body string) answer {
 	h.t.Helper()
-	got, err := h.send(h.t.Context(), http.MethodPost, "/v1/charges", body, key(idempotencyKey))
-	require.NoError(h.t, err)
-	return got
+	return h.post("/v1/charges", idempotencyKey, body)
 }
 
 // arm makes the simulator's next calls of op fail.
@@ -176,14 +186,80 @@ func (h *harness) arm(op, fault string, times int) {
 
 func (h *harness) armWith(fault map[string]any) {
 	h.t.Helper()
-	body, err := json.Marshal(fault)
+	h.tellSim("/faults", fault, &struct{}{})
+}
+
+// acknowledgement is how the API answered a notification.
+type acknowledgement struct {
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type"`
+	Body        string `json:"body"`
+	Error       string `json:"error"`
+}
+
+func (a acknowledgement) accepted() bool { return a.Status == http.StatusOK && a.Body == "success" }
+
+// notify has the simulator send one notification a number of times.
+func (h *harness) notify(orderID, event string, times int, parallel bool) []acknowledgement {
+	h.t.Helper()
+	var told struct {
+		Acknowledgements []acknowledgement `json:"acknowledgements"`
+	}
+	h.tellSim("/notify", map[string]any{
+		"provider": "alipay", "out_trade_no": orderID, "event": event, "times": times, "parallel": parallel,
+	}, &told)
+	require.Len(h.t, told.Acknowledgements, times)
+	return told.Acknowledgements
+}
+
+// notifyOnce sends one notification that has to be acknowledged.
+func (h *harness) notifyOnce(orderID, event string) {
+	h.t.Helper()
+	told := h.notify(orderID, event, 1, false)
+	require.True(h.t, told[0].accepted(), "%s: %+v", event, told[0])
+}
+
+func (h *harness) tellSim(path string, tell, into any) {
+	h.t.Helper()
+	body, err := json.Marshal(tell)
 	require.NoError(h.t, err)
-	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.sim.URL+"/faults", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.sim.URL+path, bytes.NewReader(body))
 	require.NoError(h.t, err)
 	response, err := h.sim.Client().Do(request)
 	require.NoError(h.t, err)
 	defer func() { _ = response.Body.Close() }()
-	require.Less(h.t, response.StatusCode, 300)
+	read, err := io.ReadAll(response.Body)
+	require.NoError(h.t, err)
+	require.Less(h.t, response.StatusCode, 300, string(read))
+	require.NoError(h.t, json.Unmarshal(read, into))
+}
+
+// sum reads one number from the database.
+func (h *harness) sum(sql string, args ...any) int {
+	h.t.Helper()
+	var n int
+	require.NoError(h.t, h.owner.QueryRow(h.t.Context(), sql, args...).Scan(&n))
+	return n
+}
+
+// orderStatus is the status of an order as its merchant sees it.
+func (h *harness) orderStatus(orderID string) string {
+	h.t.Helper()
+	return h.get("/v1/orders/"+orderID).field(h.t, "status").(string)
+}
+
+// stock sets the pieces of a sku.
+func (h *harness) stock(sku string, onHand int) {
+	h.t.Helper()
+	_, err := h.owner.Exec(h.t.Context(), "SELECT payments.set_stock($1, $2)", sku, onHand)
+	require.NoError(h.t, err)
+}
+
+func (h *harness) post(path, idempotencyKey, body string) answer {
+	h.t.Helper()
+	got, err := h.send(h.t.Context(), http.MethodPost, path, body, key(idempotencyKey))
+	require.NoError(h.t, err)
+	return got
 }
 
 // charges counts the movements of money of kind charge for an order.
@@ -225,7 +301,26 @@ func (h *harness) keyState(idempotencyKey string) string {
 
 func (h *harness) countKeys() int {
 	h.t.Helper()
-	var count int
-	require.NoError(h.t, h.owner.QueryRow(h.t.Context(), "SELECT count(*) FROM guard.idempotency_keys").Scan(&count))
-	return count
+	return h.sum("SELECT count(*) FROM guard.idempotency_keys")
+}
+
+// gate is what a held provider waits at. It opens at the test's end at the
+// latest, so that a failed test does not hang.
+func gate(t *testing.T) (running, release chan struct{}, letGo func()) {
+	t.Helper()
+	running, release = make(chan struct{}), make(chan struct{})
+	letGo = sync.OnceFunc(func() { close(release) })
+	t.Cleanup(letGo)
+	return running, release, letGo
+}
+
+// reached waits until the provider is called, or fails with the answer that
+// came instead.
+func reached(t *testing.T, running <-chan struct{}, first <-chan answer) {
+	t.Helper()
+	select {
+	case <-running:
+	case got := <-first:
+		t.Fatalf("the charge never reached the provider: %+v", got)
+	}
 }

@@ -30,6 +30,8 @@ func New(service *payments.Service, apiKeys *payments.APIKeys, log *slog.Logger)
 	router.HandleFunc("/v1/charges/{id}", api.getCharge).Methods(http.MethodGet, http.MethodHead)
 	router.HandleFunc("/v1/refunds", api.postRefund).Methods(http.MethodPost)
 	router.HandleFunc("/v1/orders/{id}", api.getOrder).Methods(http.MethodGet, http.MethodHead)
+	router.HandleFunc("/v1/orders", api.postOrder).Methods(http.MethodPost)
+	router.HandleFunc("/webhooks/{provider}", api.postWebhook).Methods(http.MethodPost)
 	router.HandleFunc("/healthz", api.healthz).Methods(http.MethodGet, http.MethodHead)
 	router.HandleFunc("/readyz", api.readyz).Methods(http.MethodGet, http.MethodHead)
 	router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

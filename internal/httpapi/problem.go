@@ -38,19 +38,21 @@ type kind struct {
 
 // The problems that HTTP itself or the request's form causes, before any claim.
 var (
-	keyMissing       = kind{"idempotency_key_missing", http.StatusBadRequest, "The Idempotency-Key header is missing", retryChanged}
-	keyRepeated      = kind{"idempotency_key_repeated", http.StatusBadRequest, "There is more than one Idempotency-Key header", retryChanged}
-	keyInvalid       = kind{"idempotency_key_invalid", http.StatusBadRequest, "The Idempotency-Key is not 1 to 255 printable ASCII characters", retryChanged}
-	unauthorized     = kind{"unauthorized", http.StatusUnauthorized, "The api key is missing or not known", retryChanged}
-	bodyMalformed    = kind{"body_malformed", http.StatusBadRequest, "The body is not the JSON object that this call takes", retryChanged}
-	bodyTooLarge     = kind{"body_too_large", http.StatusRequestEntityTooLarge, "The body is larger than this call takes", retryChanged}
-	fieldInvalid     = kind{"field_invalid", http.StatusBadRequest, "A field of the request is missing or not valid", retryChanged}
-	notFound         = kind{"not_found", http.StatusNotFound, "There is no such thing here", retryNever}
-	methodNotAllowed = kind{"method_not_allowed", http.StatusMethodNotAllowed, "This path does not take this method", retryNever}
-	internalError    = kind{"internal_error", http.StatusInternalServerError, "Something failed on our side", retrySameKey}
-	databaseAway     = kind{"database_unavailable", http.StatusServiceUnavailable, "The database does not answer, so nothing was charged", retrySameKey}
-	refundDeclined   = kind{"refund_declined", http.StatusPaymentRequired, "The provider refused the refund for good", retryNewKey}
-	declined         = kind{"charge_declined", http.StatusPaymentRequired, "The provider refused the charge for good", retryNewKey}
+	keyMissing          = kind{"idempotency_key_missing", http.StatusBadRequest, "The Idempotency-Key header is missing", retryChanged}
+	keyRepeated         = kind{"idempotency_key_repeated", http.StatusBadRequest, "There is more than one Idempotency-Key header", retryChanged}
+	keyInvalid          = kind{"idempotency_key_invalid", http.StatusBadRequest, "The Idempotency-Key is not 1 to 255 printable ASCII characters", retryChanged}
+	notificationInvalid = kind{"notification_invalid", http.StatusBadRequest, "The notification is forged, stale or not for us", retryNever}
+	notificationFailed  = kind{"notification_failed", http.StatusServiceUnavailable, "The notification did not take effect yet", retrySameKey}
+	unauthorized        = kind{"unauthorized", http.StatusUnauthorized, "The api key is missing or not known", retryChanged}
+	bodyMalformed       = kind{"body_malformed", http.StatusBadRequest, "The body is not the JSON object that this call takes", retryChanged}
+	bodyTooLarge        = kind{"body_too_large", http.StatusRequestEntityTooLarge, "The body is larger than this call takes", retryChanged}
+	fieldInvalid        = kind{"field_invalid", http.StatusBadRequest, "A field of the request is missing or not valid", retryChanged}
+	notFound            = kind{"not_found", http.StatusNotFound, "There is no such thing here", retryNever}
+	methodNotAllowed    = kind{"method_not_allowed", http.StatusMethodNotAllowed, "This path does not take this method", retryNever}
+	internalError       = kind{"internal_error", http.StatusInternalServerError, "Something failed on our side", retrySameKey}
+	databaseAway        = kind{"database_unavailable", http.StatusServiceUnavailable, "The database does not answer, so nothing was charged", retrySameKey}
+	refundDeclined      = kind{"refund_declined", http.StatusPaymentRequired, "The provider refused the refund for good", retryNewKey}
+	declined            = kind{"charge_declined", http.StatusPaymentRequired, "The provider refused the charge for good", retryNewKey}
 )
 
 // answers is the one table that maps what SQL decided, and how a claimed

@@ -128,16 +128,19 @@ type Limits struct {
 	Lease time.Duration
 	// TTL is the life of a stored response.
 	TTL time.Duration
+	// EventTTL is how long a notification is known: longer than any provider
+	// sends it again.
+	EventTTL time.Duration
 	// Deadline bounds all that is asked of a provider for one charge. The
 	// first call may take two thirds of it; the rest is kept for asking what
 	// became of a call that did not answer.
 	Deadline time.Duration
 }
 
-// DefaultLimits hold a claim for 60 seconds, give a provider 30 of them and
-// keep a response for 24 hours.
+// DefaultLimits hold a claim for 60 seconds, give a provider 30 of them, keep a
+// response for 24 hours and know a notification for 30 days.
 func DefaultLimits() Limits {
-	return Limits{Lease: 60 * time.Second, TTL: 24 * time.Hour, Deadline: 30 * time.Second}
+	return Limits{Lease: 60 * time.Second, TTL: 24 * time.Hour, EventTTL: 30 * 24 * time.Hour, Deadline: 30 * time.Second}
 }
 
 // settleTime bounds a database call that ends a charge.

@@ -56,6 +56,20 @@ const (
 	abandonRefundSQL = `SELECT payments.abandon_refund(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
        p_refund_id => $4::text, p_code => nullif($5::text, ''), p_message => nullif($6::text, ''))`
 
+	notificationSQL = `SELECT payments.apply_notification(p_provider => $1::text, p_event_key => $2::text, p_event => $3::text,
+       p_order_id => $4::text, p_trade_no => nullif($5::text, ''), p_amount => nullif($6::bigint, 0),
+       p_currency => nullif($7::text, ''), p_refund_id => nullif($8::text, ''), p_refunded => nullif($9::bigint, 0),
+       p_refunded_total => nullif($10::bigint, 0), p_code => nullif($11::text, ''), p_ttl => $12::interval)`
+
+	createOrderSQL = `SELECT ` + guardColumns + `
+  FROM payments.create_order(p_merchant => $1::text, p_key => $2::text, p_request_path => $3::text,
+       p_request_hash => $4::bytea, p_order_id => $5::text, p_amount => $6::bigint, p_currency => $7::text,
+       p_items => ARRAY(SELECT ROW(i.sku, i.quantity)::payments.order_item
+                          FROM ROWS FROM (pg_catalog.unnest($8::text[]), pg_catalog.unnest($9::bigint[]))
+                               AS i (sku, quantity)),
+       p_response_status => $10::int, p_response_headers => $11::jsonb, p_response_body => $12::bytea,
+       p_ttl => $13::interval) AS r`
+
 	getChargeSQL = `SELECT charge_id, order_id, provider, method, amount, currency, attempt, status, trade_no,
        next_action, failure_code, failure_message, created_at, updated_at
   FROM payments.get_charge(p_merchant => $1::text, p_charge_id => $2::text)`
@@ -74,7 +88,7 @@ func Statements() []string {
 	return []string{
 		beginChargeSQL, finishChargeSQL, releaseChargeSQL, abandonChargeSQL,
 		beginRefundSQL, finishRefundSQL, releaseRefundSQL, abandonRefundSQL,
-		getChargeSQL, getOrderSQL, authenticateSQL,
+		notificationSQL, createOrderSQL, getChargeSQL, getOrderSQL, authenticateSQL,
 	}
 }
 

@@ -44,6 +44,10 @@ func OpenConfig(ctx context.Context, config *pgxpool.Config, statements ...strin
 	if err != nil {
 		return nil, fmt.Errorf("open database pool: %w", err)
 	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("open database pool: %w", err)
+	}
 	return pool, nil
 }
 

@@ -122,6 +122,7 @@ const (
 	EventClosed        Event = "closed"
 	EventRefundPartial Event = "refund_partial"
 	EventRefundFull    Event = "refund_full"
+	EventRefundFailed  Event = "refund_failed"
 )
 
 // Notification is a verified message of the provider about one trade.
@@ -134,10 +135,14 @@ type Notification struct {
 	TradeNo string
 	// Money is the order's amount as the provider has it.
 	Money money.Money
-	// RefundID and Refunded are set for refund events.
+	// RefundID is set for refund events: the merchant's refund number, or the
+	// provider's for a refund that was made past us.
 	RefundID string
-	Refunded money.Money
-	Code     string
+	// Refunded is the amount of this refund and RefundedTotal what was given
+	// back in all so far; a provider tells one of them or both.
+	Refunded      money.Money
+	RefundedTotal money.Money
+	Code          string
 }
 
 // Acknowledgement is the answer that stops a provider from sending a

@@ -1,11 +1,6 @@
 package pspsim
 
 import (
-	"crypto"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -17,26 +12,44 @@ import (
 	"github.com/payonce/payonce/internal/money"
 )
 
-// alipay is the provider's name.
-const alipay = "alipay"
+const alipayName = "alipay"
+
+// Alipay's side of the simulated trades.
+const (
+	alipayBuyerID      = "2088000000000001"
+	alipayBuyerLogonID = "159****0001"
+)
 
 // alipayZone is the time zone of Alipay's times.
 var alipayZone = time.FixedZone("CST", 8*60*60)
 
-// alipayAnswer is the node of a response that is signed.
-type alipayAnswer map[string]any
+// alipayGateway is Alipay's open platform gateway.
+type alipayGateway struct{ *Simulator }
 
-func alipayOK(fields alipayAnswer) alipayAnswer {
+func (g *alipayGateway) routes(mux *http.ServeMux) {
+	mux.HandleFunc("POST /alipay/gateway.do", g.serve)
+	mux.HandleFunc("GET /alipay/gateway.do", g.serve)
+}
+
+// alipayNode is the part of an answer that is signed.
+type alipayNode map[string]any
+
+func alipayOK(fields alipayNode) alipayNode {
 	fields["code"], fields["msg"] = "10000", "Success"
 	return fields
 }
 
-func alipayFailure(code, msg, subCode, subMsg string) alipayAnswer {
-	return alipayAnswer{"code": code, "msg": msg, "sub_code": subCode, "sub_msg": subMsg}
+// alipayRefusal is a business failure: docs.open.alipay.com/api_1 lists the
+// sub_codes of each method.
+func alipayRefusal(subCode, subMsg string) alipayNode {
+	return alipayNode{"code": "40004", "msg": "Business Failed", "sub_code": subCode, "sub_msg": subMsg}
 }
 
-func alipayBusinessFailure(subCode, subMsg string) alipayAnswer {
-	return alipayFailure("40004", "Business Failed", subCode, subMsg)
+// alipaySystemError leaves open whether anything was done.
+func alipaySystemError() alipayNode {
+	return alipayNode{
+		"code": "20000", "msg": "Service Currently Unavailable", "sub_code": "aop.ACQ.SYSTEM_ERROR", "sub_msg": "系统异常",
+	}
 }
 
 // alipayContent is the biz_content of all methods.
@@ -52,205 +65,318 @@ type alipayContent struct {
 	OutRequestNo string `json:"out_request_no"`
 }
 
-// alipayGateway is POST gateway.do (opendocs.alipay.com/common/02kf5q).
-func (s *Simulator) alipayGateway(w http.ResponseWriter, r *http.Request) {
+// alipayMethod is what one method does, under the simulator's lock.
+type alipayMethod struct {
+	op string
+	do func(g *alipayGateway, c alipayContent, form url.Values) alipayNode
+}
+
+var alipayMethods = map[string]alipayMethod{
+	"alipay.trade.create":               {opCharge, (*alipayGateway).create},
+	"alipay.trade.pay":                  {opCharge, (*alipayGateway).payCode},
+	"alipay.trade.precreate":            {opCharge, (*alipayGateway).precreate},
+	"alipay.trade.query":                {opQuery, (*alipayGateway).query},
+	"alipay.trade.close":                {"close", (*alipayGateway).close},
+	"alipay.trade.cancel":               {"cancel", (*alipayGateway).cancel},
+	"alipay.trade.refund":               {opRefund, (*alipayGateway).refund},
+	"alipay.trade.fastpay.refund.query": {opQuery, (*alipayGateway).queryRefund},
+}
+
+// serve is gateway.do: opendocs.alipay.com/common/02kf5q.
+func (g *alipayGateway) serve(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
-		http.Error(w, "bad form", http.StatusBadRequest)
+		http.Error(w, "the request is not a form", http.StatusBadRequest)
 		return
 	}
-	method := r.Form.Get("method")
-	op := map[string]string{
-		"alipay.trade.create": opCharge, "alipay.trade.pay": opCharge, "alipay.trade.precreate": opCharge,
-		"alipay.trade.query": opQuery, "alipay.trade.close": "close", "alipay.trade.cancel": "cancel",
-		"alipay.trade.refund": opRefund, "alipay.trade.fastpay.refund.query": opQuery,
-	}[method]
-	content, refused := s.alipayRequest(r.Form)
-	if refused == nil && op == "" {
-		refused = alipayFailure("40002", "Invalid Arguments", "isv.invalid-method", "不存在的方法名")
+	name := r.Form.Get("method")
+	method, known := alipayMethods[name]
+	if known {
+		g.count(alipayName, method.op)
 	}
-	if refused != nil {
-		s.alipayWrite(w, method, refused)
+	if refused := g.check(r.Form, known); refused != nil {
+		alipayUnsigned(name, known, refused).write(w)
 		return
 	}
-	fault := s.called(alipay, op)
-	switch fault.Fault {
-	case delay:
-		s.wait(time.Duration(fault.DelayMS) * time.Millisecond)
-	case errorBefore:
-		s.alipayWrite(w, method, alipaySystemError())
-		return
-	case decline:
-		s.alipayWrite(w, method, alipayDecline(op))
+	var content alipayContent
+	if err := json.Unmarshal([]byte(r.Form.Get("biz_content")), &content); err != nil {
+		g.signed(name, alipayRefusal("ACQ.INVALID_PARAMETER", "参数无效")).write(w)
 		return
 	}
-	answer, moved := s.alipayCall(method, content, r.Form.Get("notify_url"))
-	if moved != nil {
-		s.notifyLater(moved, "paid")
-	}
-	switch fault.Fault {
-	case errorAfter:
-		answer = alipaySystemError()
-	case dropAfter:
+	answer, cut := g.perform(call{
+		provider: alipayName, op: method.op,
+		systemError: func() answer { return g.signed(name, alipaySystemError()) },
+		refused:     func() answer { return g.signed(name, alipayDecline(method.op)) },
+		do:          func() answer { return g.signed(name, method.do(g, content, r.Form)) },
+	})
+	if cut {
 		cutConnection(w)
 		return
 	}
-	s.alipayWrite(w, method, answer)
+	answer.write(w)
 }
 
-func alipaySystemError() alipayAnswer {
-	return alipayFailure("20000", "Service Currently Unavailable", "ACQ.SYSTEM_ERROR", "接口返回错误")
+// alipayRequired are the common parameters that are looked for once the
+// application is known.
+var alipayRequired = map[string]string{
+	"sign": "isv.missing-signature", "sign_type": "isv.missing-signature-type",
+	"timestamp": "isv.missing-timestamp", "version": "isv.missing-version",
 }
 
-func alipayDecline(op string) alipayAnswer {
-	if op == opRefund {
-		return alipayBusinessFailure("ACQ.SELLER_BALANCE_NOT_ENOUGH", "商户余额不足")
+// check looks at the common parameters and the signature, as the gateway does
+// before any method runs; the application comes before the signature.
+// opendocs.alipay.com/common/02km9f lists the codes.
+func (g *alipayGateway) check(form url.Values, knownMethod bool) alipayNode {
+	invalid := func(subCode, subMsg string) alipayNode {
+		return alipayNode{"code": "40002", "msg": "Invalid Arguments", "sub_code": subCode, "sub_msg": subMsg}
 	}
-	return alipayBusinessFailure("ACQ.BUYER_BALANCE_NOT_ENOUGH", "买家余额不足")
-}
-
-// alipayRequest checks the common parameters and the signature.
-func (s *Simulator) alipayRequest(form url.Values) (alipayContent, alipayAnswer) {
-	invalid := func(subCode, subMsg string) (alipayContent, alipayAnswer) {
-		return alipayContent{}, alipayFailure("40002", "Invalid Arguments", subCode, subMsg)
+	missing := func(name, subCode string) alipayNode {
+		return alipayNode{
+			"code": "40001", "msg": "Missing Required Arguments", "sub_code": subCode, "sub_msg": "缺少" + name + "参数",
+		}
+	}
+	_, badTime := time.Parse(time.DateTime, form.Get("timestamp"))
+	keys := g.options.Keys
+	switch {
+	case form.Get("method") == "":
+		return missing("method", "isv.missing-method")
+	case !knownMethod:
+		return invalid("isv.invalid-method", "不存在的方法名")
+	case form.Get("app_id") == "":
+		return missing("app_id", "isv.missing-app-id")
+	case form.Get("app_id") != keys.AlipayAppID:
+		return invalid("isv.invalid-app-id", "无效的AppID参数")
+	}
+	for name, subCode := range alipayRequired {
+		if form.Get(name) == "" {
+			return missing(name, subCode)
+		}
 	}
 	switch {
-	case form.Get("app_id") != s.options.Keys.AlipayAppID:
-		return invalid("isv.invalid-app-id", "无效的AppID参数")
 	case form.Get("sign_type") != "RSA2":
 		return invalid("isv.invalid-signature-type", "无效的签名类型")
-	case form.Get("sign") == "":
-		return alipayContent{}, alipayFailure("40001", "Missing Required Arguments", "isv.missing-signature", "缺少签名参数")
-	case !verifyRSA2(&s.options.Keys.alipayMerchant.PublicKey, signedText(form, "sign"), form.Get("sign")):
-		return invalid("isv.invalid-signature", "验签出错")
-	case form.Get("version") != "1.0":
-		return alipayContent{}, alipayFailure("40001", "Missing Required Arguments", "isv.missing-version", "缺少版本参数")
+	case form.Get("version") != "1.0" || (form.Get("format") != "" && !strings.EqualFold(form.Get("format"), "json")):
+		return invalid("isv.invalid-parameter", "参数无效")
 	case !strings.EqualFold(form.Get("charset"), "utf-8"):
 		return invalid("isv.invalid-charset", "字符集错误")
-	}
-	if _, err := time.Parse(time.DateTime, form.Get("timestamp")); err != nil {
+	case badTime != nil:
 		return invalid("isv.invalid-timestamp", "非法的时间戳参数")
+	case !verifySHA256(&keys.alipayMerchant.PublicKey, alipaySignedText(form, "sign"), form.Get("sign")):
+		return invalid("isv.invalid-signature", "验签出错")
 	}
-	var content alipayContent
-	if err := json.Unmarshal([]byte(form.Get("biz_content")), &content); err != nil {
-		return invalid("isv.invalid-parameter", "参数无效")
-	}
-	return content, nil
+	return nil
 }
 
-// alipayCall does what the method says. It returns the trade whose buyer has
-// just paid, if one has.
-func (s *Simulator) alipayCall(method string, content alipayContent, notifyURL string) (alipayAnswer, *trade) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch method {
-	case "alipay.trade.create", "alipay.trade.pay", "alipay.trade.precreate":
-		return s.alipayCharge(method, content, notifyURL)
+func alipayDecline(op string) alipayNode {
+	if op == opRefund {
+		return alipayRefusal("ACQ.SELLER_BALANCE_NOT_ENOUGH", "商户余额不足")
 	}
-	t, ok := s.trades[tradeKey{alipay, content.OutTradeNo}]
-	if !ok {
-		return alipayBusinessFailure("ACQ.TRADE_NOT_EXIST", "交易不存在"), nil
-	}
-	switch method {
-	case "alipay.trade.query":
-		return alipayOK(alipayAnswer{
-			"trade_no": t.tradeNo, "out_trade_no": t.outTradeNo, "trade_status": alipayStatus(t),
-			"total_amount": yuan(t.amount), "buyer_user_id": "2088000000000001",
-		}), nil
-	case "alipay.trade.close", "alipay.trade.cancel":
-		if t.status == paid && method == "alipay.trade.close" {
-			return alipayBusinessFailure("ACQ.TRADE_STATUS_ERROR", "交易状态不合法"), nil
-		}
-		if t.status == paid && t.refunded() == 0 {
-			s.giveBack(t, "cancel", t.amount)
-		}
-		t.status = closed
-		return alipayOK(alipayAnswer{"trade_no": t.tradeNo, "out_trade_no": t.outTradeNo}), nil
-	case "alipay.trade.refund":
-		return s.alipayRefund(t, content), nil
-	default:
-		answer := alipayAnswer{"trade_no": t.tradeNo, "out_trade_no": t.outTradeNo, "out_request_no": content.OutRequestNo}
-		if amount, ok := t.refunds[content.OutRequestNo]; ok {
-			answer["refund_status"], answer["refund_amount"] = "REFUND_SUCCESS", yuan(amount)
-			answer["total_amount"] = yuan(t.amount)
-		}
-		return alipayOK(answer), nil
-	}
+	return alipayRefusal("ACQ.BUYER_BALANCE_NOT_ENOUGH", "买家余额不足")
 }
 
-func (s *Simulator) alipayCharge(method string, content alipayContent, notifyURL string) (alipayAnswer, *trade) {
-	total, err := money.ParseDecimal(content.TotalAmount, "CNY")
-	switch {
-	case err != nil || total.Amount < 1 || content.OutTradeNo == "" || len(content.OutTradeNo) > 64:
-		return alipayBusinessFailure("ACQ.INVALID_PARAMETER", "参数无效"), nil
-	case content.Subject == "":
-		return alipayBusinessFailure("ACQ.INVALID_PARAMETER", "订单标题为空"), nil
-	case method == "alipay.trade.pay" && content.AuthCode == "":
-		return alipayBusinessFailure("ACQ.PAYMENT_AUTH_CODE_INVALID", "支付授权码无效"), nil
+func (g *alipayGateway) create(c alipayContent, form url.Values) alipayNode {
+	t, refused := g.charge(c, form)
+	if refused != nil {
+		return refused
 	}
-	key := tradeKey{alipay, content.OutTradeNo}
-	fingerprint := strings.Join([]string{content.TotalAmount, content.Subject, content.BuyerID, content.BuyerOpenID}, "\n")
-	t, exists := s.trades[key]
-	switch {
-	case exists && t.status == closed:
-		return alipayBusinessFailure("ACQ.TRADE_HAS_CLOSE", "交易已经关闭"), nil
-	case exists && t.fingerprint != fingerprint:
-		return alipayBusinessFailure("ACQ.CONTEXT_INCONSISTENT", "交易信息被篡改"), nil
-	case exists && t.status == paid:
-		return alipayBusinessFailure("ACQ.TRADE_HAS_SUCCESS", "交易已被支付"), nil
+	return alipayOK(alipayNode{"out_trade_no": t.outTradeNo, "trade_no": t.tradeNo})
+}
+
+func (g *alipayGateway) precreate(c alipayContent, form url.Values) alipayNode {
+	t, refused := g.charge(c, form)
+	if refused != nil {
+		return refused
 	}
-	if !exists {
+	return alipayOK(alipayNode{"out_trade_no": t.outTradeNo, "qr_code": "https://qr.alipay.com/bax" + t.tradeNo})
+}
+
+// payCode charges by the code that the buyer shows. A buyer who has yet to
+// enter a password is 10003.
+func (g *alipayGateway) payCode(c alipayContent, form url.Values) alipayNode {
+	if c.AuthCode == "" {
+		return alipayRefusal("ACQ.PAYMENT_AUTH_CODE_INVALID", "支付授权码无效")
+	}
+	t, refused := g.charge(c, form)
+	if refused != nil {
+		return refused
+	}
+	node := alipayOK(alipayNode{
+		"out_trade_no": t.outTradeNo, "trade_no": t.tradeNo, "total_amount": yuan(t.amount),
+		"buyer_user_id": alipayBuyerID, "buyer_logon_id": alipayBuyerLogonID,
+	})
+	if t.status == waiting {
+		node["code"], node["msg"] = "10003", "order success pay inprocess"
+		return node
+	}
+	node["receipt_amount"], node["buyer_pay_amount"] = yuan(t.amount), yuan(t.amount)
+	node["gmt_payment"] = alipayTime(t.paidAt)
+	return node
+}
+
+// charge opens the trade, or finds the one that the same request opened
+// before. The codes for what does not fit stand at
+// docs.open.alipay.com/api_1/alipay.trade.create.
+func (g *alipayGateway) charge(c alipayContent, form url.Values) (*trade, alipayNode) {
+	total, err := money.ParseDecimal(c.TotalAmount, "CNY")
+	if err != nil || total.Amount < 1 || c.Subject == "" || c.OutTradeNo == "" || len(c.OutTradeNo) > 64 {
+		return nil, alipayRefusal("ACQ.INVALID_PARAMETER", "参数无效")
+	}
+	key := tradeKey{alipayName, c.OutTradeNo}
+	terms := fingerprint(yuan(total.Amount), c.Subject, c.BuyerID, c.BuyerOpenID)
+	t, exists := g.byNumber[key]
+	switch {
+	case !exists:
 		t = &trade{
-			tradeKey: key, tradeNo: s.nextNumber(), amount: total.Amount, currency: "CNY", fingerprint: fingerprint,
-			subject: content.Subject, notifyURL: notifyURL, createdAt: time.Now(), refunds: map[string]int64{},
+			tradeKey: key, outTradeNo: c.OutTradeNo, tradeNo: g.nextNumber(), amount: total.Amount, currency: "CNY",
+			terms: terms, subject: c.Subject, notifyURL: form.Get("notify_url"),
 		}
-		s.trades[key] = t
+		g.open(t)
+	case alipayStatus(t) == alipayClosed:
+		return nil, alipayRefusal("ACQ.TRADE_HAS_CLOSE", "交易已经关闭")
+	case t.terms != terms:
+		return nil, alipayRefusal("ACQ.CONTEXT_INCONSISTENT", "交易信息被篡改")
+	case t.status == paid:
+		return nil, alipayRefusal("ACQ.TRADE_HAS_SUCCESS", "交易已被支付")
 	}
-	var moved *trade
-	if !s.options.ManualBuyer {
-		s.pay(t)
-		moved = t
-	}
-	answer := alipayOK(alipayAnswer{"out_trade_no": t.outTradeNo, "trade_no": t.tradeNo})
-	switch method {
-	case "alipay.trade.precreate":
-		delete(answer, "trade_no")
-		answer["qr_code"] = "https://qr.alipay.com/bax" + t.tradeNo
-	case "alipay.trade.pay":
-		answer["total_amount"], answer["buyer_pay_amount"] = yuan(t.amount), yuan(t.amount)
-		if t.status == waiting {
-			answer["code"], answer["msg"] = "10003", "order success pay inprocess"
-		}
-	}
-	return answer, moved
+	g.payUnlessManual(t)
+	return t, nil
 }
 
-func (s *Simulator) alipayRefund(t *trade, content alipayContent) alipayAnswer {
-	amount, err := money.ParseDecimal(content.RefundAmount, "CNY")
-	number := content.OutRequestNo
+// lookUp finds the trade; trade_no goes before out_trade_no.
+func (g *alipayGateway) lookUp(c alipayContent) (*trade, alipayNode) {
+	if c.TradeNo == "" && c.OutTradeNo == "" {
+		return nil, alipayRefusal("ACQ.INVALID_PARAMETER", "参数无效")
+	}
+	t := g.byNumber[tradeKey{alipayName, c.OutTradeNo}]
+	if c.TradeNo != "" {
+		i := slices.IndexFunc(g.trades, func(t *trade) bool { return t.provider == alipayName && t.tradeNo == c.TradeNo })
+		if t = nil; i >= 0 {
+			t = g.trades[i]
+		}
+	}
+	if t == nil {
+		return nil, alipayRefusal("ACQ.TRADE_NOT_EXIST", "交易不存在")
+	}
+	return t, nil
+}
+
+func (g *alipayGateway) query(c alipayContent, _ url.Values) alipayNode {
+	t, refused := g.lookUp(c)
+	if refused != nil {
+		return refused
+	}
+	node := alipayOK(alipayNode{
+		"trade_no": t.tradeNo, "out_trade_no": t.outTradeNo, "trade_status": alipayStatus(t), "total_amount": yuan(t.amount),
+		"buyer_user_id": alipayBuyerID, "buyer_logon_id": alipayBuyerLogonID,
+	})
+	if t.status == paid {
+		node["send_pay_date"] = alipayTime(t.paidAt)
+	}
+	return node
+}
+
+// close ends a trade that waits for its buyer, and no other:
+// docs.open.alipay.com/api_1/alipay.trade.close.
+func (g *alipayGateway) close(c alipayContent, _ url.Values) alipayNode {
+	t, refused := g.lookUp(c)
+	if refused != nil {
+		return refused
+	}
+	if t.status != waiting {
+		return alipayRefusal("ACQ.TRADE_STATUS_ERROR", "交易状态不合法")
+	}
+	g.turnAway(t)
+	g.announce(t, event{kind: eventClosed})
+	return alipayOK(alipayNode{"trade_no": t.tradeNo, "out_trade_no": t.outTradeNo})
+}
+
+// cancel ends a trade, and gives the money back if it was paid. It succeeds for
+// a trade that does not exist, then without an action:
+// docs.open.alipay.com/api_1/alipay.trade.cancel.
+func (g *alipayGateway) cancel(c alipayContent, _ url.Values) alipayNode {
+	node := alipayOK(alipayNode{"out_trade_no": c.OutTradeNo, "retry_flag": "N"})
+	t, refused := g.lookUp(c)
+	if refused != nil {
+		return node
+	}
+	node["trade_no"], node["out_trade_no"] = t.tradeNo, t.outTradeNo
+	switch {
+	case t.status == waiting:
+		g.turnAway(t)
+		node["action"] = "close"
+	case t.status == closed:
+		node["action"] = "close"
+	case t.refunded() == 0:
+		g.giveBack(t, refund{number: "cancel", amount: t.amount})
+		node["action"] = "refund"
+	case t.refunds[0].number == "cancel":
+		node["action"] = "refund"
+	default:
+		return alipayRefusal("ACQ.REASON_TRADE_REFUND_FEE_ERR", "退款金额无效")
+	}
+	return node
+}
+
+// refund gives money back. Without an out_request_no it is for the whole
+// amount; an out_request_no that was used is the same refund, and moves
+// nothing: docs.open.alipay.com/api_1/alipay.trade.refund.
+func (g *alipayGateway) refund(c alipayContent, _ url.Values) alipayNode {
+	t, refused := g.lookUp(c)
+	if refused != nil {
+		return refused
+	}
+	amount, err := money.ParseDecimal(c.RefundAmount, "CNY")
+	number := c.OutRequestNo
 	if number == "" {
 		number = t.outTradeNo
 	}
-	before, again := t.refunds[number]
+	before, again := t.findRefund(number)
+	fundChange := "N"
 	switch {
 	case err != nil || amount.Amount < 1:
-		return alipayBusinessFailure("ACQ.INVALID_PARAMETER", "参数无效")
-	case t.status != paid && !again:
-		return alipayBusinessFailure("ACQ.TRADE_STATUS_ERROR", "交易状态不合法")
-	case again && before != amount.Amount:
-		return alipayBusinessFailure("ACQ.DISCORDANT_REPEAT_REQUEST", "请求信息不一致")
-	case !again && t.refunded()+amount.Amount > t.amount:
-		return alipayBusinessFailure("ACQ.REFUND_AMT_NOT_EQUAL_TOTAL", "退款金额超限")
+		return alipayRefusal("ACQ.INVALID_PARAMETER", "参数无效")
+	case again && before.amount != amount.Amount:
+		return alipayRefusal("ACQ.DISCORDANT_REPEAT_REQUEST", "请求信息不一致")
+	case again:
+	case t.status != paid:
+		return alipayRefusal("ACQ.TRADE_STATUS_ERROR", "交易状态不合法")
+	case c.OutRequestNo == "" && amount.Amount != t.amount:
+		return alipayRefusal("ACQ.REFUND_AMT_NOT_EQUAL_TOTAL", "撤销或退款金额与订单金额不一致")
+	case t.refunded()+amount.Amount > t.amount:
+		return alipayRefusal("ACQ.REASON_TRADE_REFUND_FEE_ERR", "退款金额无效")
+	default:
+		made := g.giveBack(t, refund{number: number, amount: amount.Amount})
+		g.announce(t, refundEvent(t, made))
+		fundChange = "Y"
 	}
-	change := "N"
-	if !again {
-		s.giveBack(t, number, amount.Amount)
-		change = "Y"
-	}
-	return alipayOK(alipayAnswer{
-		"trade_no": t.tradeNo, "out_trade_no": t.outTradeNo, "fund_change": change, "refund_fee": yuan(t.refunded()),
+	return alipayOK(alipayNode{
+		"trade_no": t.tradeNo, "out_trade_no": t.outTradeNo, "fund_change": fundChange, "refund_fee": yuan(t.refunded()),
+		"buyer_user_id": alipayBuyerID, "buyer_logon_id": alipayBuyerLogonID,
 	})
 }
 
+// queryRefund succeeds for a refund that was never made, then without a
+// status: docs.open.alipay.com/api_1/alipay.trade.fastpay.refund.query.
+func (g *alipayGateway) queryRefund(c alipayContent, _ url.Values) alipayNode {
+	t, refused := g.lookUp(c)
+	switch {
+	case refused != nil:
+		return refused
+	case c.OutRequestNo == "":
+		return alipayRefusal("ACQ.INVALID_PARAMETER", "参数无效")
+	}
+	made, ok := t.findRefund(c.OutRequestNo)
+	if !ok {
+		return alipayOK(alipayNode{})
+	}
+	return alipayOK(alipayNode{
+		"trade_no": t.tradeNo, "out_trade_no": t.outTradeNo, "out_request_no": made.number, "refund_status": "REFUND_SUCCESS",
+		"total_amount": yuan(t.amount), "refund_amount": yuan(made.amount), "gmt_refund_pay": alipayTime(made.at),
+	})
+}
+
+const alipayClosed = "TRADE_CLOSED"
+
+// alipayStatus is closed also for a trade that was refunded in full.
 func alipayStatus(t *trade) string {
 	switch {
 	case t.status == waiting:
@@ -258,87 +384,124 @@ func alipayStatus(t *trade) string {
 	case t.status == paid && t.refunded() < t.amount:
 		return "TRADE_SUCCESS"
 	default:
-		return "TRADE_CLOSED"
+		return alipayClosed
 	}
 }
 
-// alipayMessage is the form that Alipay posts (opendocs.alipay.com/open/270/105902).
-func (s *Simulator) alipayMessage(t *trade, event string) (message, error) {
+// message is the form that Alipay posts: opendocs.alipay.com/open/270/105902.
+// A refund arrives under the status that the trade then has. An application
+// chooses which of these it gets; here it gets all of them.
+func (g *alipayGateway) message(t *trade, e event) (message, error) {
 	form := url.Values{}
 	set := func(name, value string) { form.Set(name, value) }
-	set("app_id", s.options.Keys.AlipayAppID)
+	set("app_id", g.options.Keys.AlipayAppID)
 	set("charset", "utf-8")
 	set("version", "1.0")
 	set("sign_type", "RSA2")
 	set("notify_type", "trade_status_sync")
-	set("notify_time", time.Now().In(alipayZone).Format(time.DateTime))
-	sum := sha256.Sum256([]byte(t.tradeNo + event))
-	set("notify_id", fmt.Sprintf("%x", sum[:16]))
+	set("notify_id", fingerprint(t.tradeNo, e.kind, e.refund.number)[:34])
+	set("notify_time", alipayTime(time.Now()))
 	set("trade_no", t.tradeNo)
 	set("out_trade_no", t.outTradeNo)
-	set("seller_id", "2088000000000002")
-	set("buyer_id", "2088000000000001")
+	set("seller_id", g.options.Keys.AlipaySellerID)
+	set("buyer_id", alipayBuyerID)
+	set("buyer_logon_id", alipayBuyerLogonID)
 	set("subject", t.subject)
 	set("total_amount", yuan(t.amount))
-	set("gmt_create", t.createdAt.In(alipayZone).Format(time.DateTime))
-	if event != "waiting" && event != "closed" {
-		set("gmt_payment", t.createdAt.In(alipayZone).Format(time.DateTime))
+	set("gmt_create", alipayTime(t.createdAt))
+	paid := func(status string) {
+		set("trade_status", status)
+		set("gmt_payment", alipayTime(orCreated(t, t.paidAt)))
 		set("receipt_amount", yuan(t.amount))
 		set("buyer_pay_amount", yuan(t.amount))
 	}
-	refund := func(kind string, amount int64) {
-		set("refund_fee", yuan(amount))
-		set("gmt_refund", time.Now().In(alipayZone).Format("2006-01-02 15:04:05.000"))
-		set("out_biz_no", t.outTradeNo+"-"+kind)
+	refunded := func(status string) {
+		paid(status)
+		set("refund_fee", yuan(e.refund.total))
+		set("out_biz_no", e.refund.number)
+		set("gmt_refund", e.refund.at.In(alipayZone).Format("2006-01-02 15:04:05.000"))
 	}
-	switch event {
-	case "waiting":
+	switch e.kind {
+	case eventWaiting:
 		set("trade_status", "WAIT_BUYER_PAY")
-	case "paid":
-		set("trade_status", "TRADE_SUCCESS")
-	case "finished":
-		set("trade_status", "TRADE_FINISHED")
-	case "closed":
-		set("trade_status", "TRADE_CLOSED")
-	case "refund_partial":
-		set("trade_status", "TRADE_SUCCESS")
-		refund("partial", t.amount/2)
-	case "refund_full":
-		set("trade_status", "TRADE_CLOSED")
-		refund("full", t.amount)
+	case eventPaid:
+		paid("TRADE_SUCCESS")
+	case eventFinished:
+		paid("TRADE_FINISHED")
+	case eventClosed:
+		set("trade_status", alipayClosed)
+		set("gmt_close", alipayTime(orCreated(t, t.closedAt)))
+	case eventRefundPartial:
+		refunded("TRADE_SUCCESS")
+	case eventRefundFull:
+		refunded(alipayClosed)
+		set("gmt_close", alipayTime(e.refund.at))
 	default:
-		return message{}, fmt.Errorf("alipay has no event %q", event)
+		return message{}, noEvent(alipayName, e.kind)
 	}
-	signature, err := signRSA2(s.options.Keys.alipayPlatform, signedText(form, "sign", "sign_type"))
+	signature, err := signSHA256(g.options.Keys.alipayPlatform, alipaySignedText(form, "sign", "sign_type"))
 	if err != nil {
 		return message{}, err
 	}
 	set("sign", signature)
 	return message{
-		url: s.target(t), contentType: "application/x-www-form-urlencoded; charset=utf-8", body: form.Encode(),
+		url: g.target(alipayName, t.notifyURL), body: form.Encode(),
+		header: func() (http.Header, error) {
+			return http.Header{"Content-Type": {"application/x-www-form-urlencoded; charset=utf-8"}}, nil
+		},
 		accepted: func(a acknowledgement) bool { return a.Status == http.StatusOK && a.Body == "success" },
 	}, nil
 }
 
-// alipayWrite signs the exact bytes of the node that it sends.
-func (s *Simulator) alipayWrite(w http.ResponseWriter, method string, answer alipayAnswer) {
-	node, err := json.Marshal(answer)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+// orCreated is a moment of the trade, or when it was made where the moment has
+// not come: a notification that somebody asks for may run ahead of its trade.
+func orCreated(t *trade, moment time.Time) time.Time {
+	if moment.IsZero() {
+		return t.createdAt
 	}
-	signature, err := signRSA2(s.options.Keys.alipayPlatform, string(node))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html;charset=utf-8")
-	_, _ = fmt.Fprintf(w, `{"%s_response":%s,"sign":"%s"}`, strings.ReplaceAll(method, ".", "_"), node, signature)
+	return moment
 }
 
-// signedText is what Alipay signs of a form: the parameters that have a value,
-// sorted, but for some names (opendocs.alipay.com/common/02kf5q).
-func signedText(form url.Values, without ...string) string {
+func alipayTime(t time.Time) string { return t.In(alipayZone).Format(time.DateTime) }
+
+// signed signs the exact bytes of the node that it sends.
+func (g *alipayGateway) signed(method string, node alipayNode) answer {
+	content, err := json.Marshal(node)
+	if err != nil {
+		return answer{status: http.StatusInternalServerError}
+	}
+	signature, err := signSHA256(g.options.Keys.alipayPlatform, string(content))
+	if err != nil {
+		return answer{status: http.StatusInternalServerError}
+	}
+	return alipayAnswer(fmt.Sprintf(`{"%s":%s,"sign":"%s"}`, alipayNodeName(method), content, signature))
+}
+
+// alipayUnsigned is a refusal by the gateway itself, which carries no
+// signature; a method that does not exist has no node of its own.
+func alipayUnsigned(method string, known bool, node alipayNode) answer {
+	name := "error_response"
+	if known {
+		name = alipayNodeName(method)
+	}
+	content, err := json.Marshal(node)
+	if err != nil {
+		return answer{status: http.StatusInternalServerError}
+	}
+	return alipayAnswer(fmt.Sprintf(`{"%s":%s}`, name, content))
+}
+
+func alipayNodeName(method string) string { return strings.ReplaceAll(method, ".", "_") + "_response" }
+
+func alipayAnswer(body string) answer {
+	return answer{
+		status: http.StatusOK, header: http.Header{"Content-Type": {"text/html;charset=utf-8"}}, body: []byte(body),
+	}
+}
+
+// alipaySignedText is what Alipay signs of a form: the parameters that have a
+// value, sorted, but for some names (opendocs.alipay.com/common/02kf5q).
+func alipaySignedText(form url.Values, without ...string) string {
 	var pairs []string
 	for name, values := range form {
 		if !slices.Contains(without, name) && values[0] != "" {
@@ -349,34 +512,8 @@ func signedText(form url.Values, without ...string) string {
 	return strings.Join(pairs, "&")
 }
 
-func signRSA2(key *rsa.PrivateKey, text string) (string, error) {
-	digest := sha256.Sum256([]byte(text))
-	signature, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, digest[:])
-	if err != nil {
-		return "", fmt.Errorf("sign: %w", err)
-	}
-	return base64.StdEncoding.EncodeToString(signature), nil
-}
-
-func verifyRSA2(key *rsa.PublicKey, text, signature string) bool {
-	decoded, err := base64.StdEncoding.DecodeString(signature)
-	if err != nil {
-		return false
-	}
-	digest := sha256.Sum256([]byte(text))
-	return rsa.VerifyPKCS1v15(key, crypto.SHA256, digest[:], decoded) == nil
-}
-
 // yuan writes fen as Alipay does. Amounts here were parsed as CNY before.
 func yuan(fen int64) string {
 	text, _ := money.Money{Amount: fen, Currency: "CNY"}.Decimal()
 	return text
-}
-
-// cutConnection ends the connection without an answer.
-func cutConnection(w http.ResponseWriter) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err == nil {
-		_ = conn.Close()
-	}
 }

@@ -1,12 +1,12 @@
 package pspsim_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,105 +16,139 @@ import (
 	"github.com/payonce/payonce/internal/pspsim"
 )
 
-func TestKeysAreMadeOnceAndKept(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "payonce", "keys")
-	var made [4]*pspsim.Keys
-	var wait sync.WaitGroup
-	for i := range made {
-		wait.Go(func() {
-			var err error
-			made[i], err = pspsim.LoadOrCreateKeys(dir)
-			require.NoError(t, err)
-		})
-	}
-	wait.Wait()
-	for _, keys := range made {
-		require.Equal(t, made[0].AlipayPublicKey, keys.AlipayPublicKey)
-		require.Equal(t, made[0].AlipayMerchantPrivateKey, keys.AlipayMerchantPrivateKey)
-	}
-	files, err := os.ReadDir(dir)
+// Keys are made once: RSA keys take their time.
+var (
+	ownKeys   = sync.OnceValues(pspsim.NewKeys)
+	otherKeys = sync.OnceValues(pspsim.NewKeys)
+)
+
+func keysOf(t *testing.T, make func() (*pspsim.Keys, error)) *pspsim.Keys {
+	t.Helper()
+	keys, err := make()
 	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		info, err := file.Info()
-		require.NoError(t, err)
-		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), file.Name())
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, files[0].Name()), []byte("nonsense"), 0o600))
-	_, err = pspsim.LoadOrCreateKeys(dir)
-	require.ErrorContains(t, err, "remove its folder")
+	return keys
 }
 
-func call(t *testing.T, server *httptest.Server, method, path, body string) (int, string) {
+// fixture is a simulator behind real HTTP.
+type fixture struct {
+	t    *testing.T
+	keys *pspsim.Keys
+	sim  *pspsim.Simulator
+	url  string
+}
+
+func setup(t *testing.T, options pspsim.Options) *fixture {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
-	require.NoError(t, err)
-	response, err := server.Client().Do(request)
-	require.NoError(t, err)
+	options.Keys = keysOf(t, ownKeys)
+	sim := pspsim.New(options)
+	server := httptest.NewServer(sim.Handler())
+	t.Cleanup(func() {
+		sim.Close()
+		server.Close()
+	})
+	return &fixture{t: t, keys: options.Keys, sim: sim, url: server.URL}
+}
+
+func (f *fixture) arm(provider, op, fault string) {
+	f.t.Helper()
+	require.NoError(f.t, f.sim.Arm(pspsim.Fault{Provider: provider, Op: op, Fault: fault}))
+}
+
+// moved lists the ledger as "charge 1000 CNY", one line a movement.
+func (f *fixture) moved(provider, outTradeNo string) []string {
+	var lines []string
+	for _, e := range f.sim.Ledger() {
+		if e.Provider == provider && e.OutTradeNo == outTradeNo {
+			lines = append(lines, strings.Join([]string{e.Kind, strconv.FormatInt(e.Amount, 10), e.Currency}, " "))
+		}
+	}
+	return lines
+}
+
+// send sends a request to the simulator and reads the answer.
+func (f *fixture) send(method, path string, header http.Header, body string) (int, http.Header, string) {
+	f.t.Helper()
+	request, err := http.NewRequestWithContext(f.t.Context(), method, f.url+path, bytes.NewBufferString(body))
+	require.NoError(f.t, err)
+	if header != nil {
+		request.Header = header
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(f.t, err)
 	defer func() { _ = response.Body.Close() }()
 	read, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	return response.StatusCode, strings.TrimSpace(string(read))
+	require.NoError(f.t, err)
+	return response.StatusCode, response.Header, string(read)
 }
 
-func TestControlInterface(t *testing.T) {
-	t.Parallel()
-	keys, err := pspsim.NewKeys()
-	require.NoError(t, err)
-	simulator := pspsim.New(pspsim.Options{Keys: keys})
-	server := httptest.NewServer(simulator.Handler())
-	t.Cleanup(func() {
-		simulator.Close()
-		server.Close()
-	})
-	status, body := call(t, server, http.MethodGet, "/ledger", "")
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, "[]", body)
-
-	for _, wrong := range []string{
-		`{`, `{"provider":"alipay","op":"charge","fault":"explode"}`, `{"provider":"alipay","op":"steal","fault":"delay"}`,
-		`{"provider":"cash","op":"charge","fault":"delay"}`, `{"provider":"alipay","op":"query","fault":"decline"}`,
-		`{"provider":"alipay","op":"charge","fault":"delay","delay_ms":-1}`, `{"unknown":1}`,
-	} {
-		status, body := call(t, server, http.MethodPost, "/faults", wrong)
-		require.Equal(t, http.StatusBadRequest, status, wrong)
-		var told map[string]string
-		require.NoError(t, json.Unmarshal([]byte(body), &told))
-		require.NotEmpty(t, told["error"])
-	}
-	status, _ = call(t, server, http.MethodPost, "/faults", `{"provider":"alipay","op":"charge","fault":"delay","delay_ms":1}`)
-	require.Equal(t, http.StatusOK, status)
-	status, _ = call(t, server, http.MethodPost, "/notify", `{"provider":"alipay","out_trade_no":"none","event":"paid"}`)
-	require.Equal(t, http.StatusNotFound, status)
-	status, _ = call(t, server, http.MethodPost, "/buyer", `{"provider":"alipay","out_trade_no":"none","action":"pay"}`)
-	require.Equal(t, http.StatusNotFound, status)
-	status, body = call(t, server, http.MethodGet, "/requests", "")
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, "{}", body)
+func (f *fixture) control(path, body string) (int, string) {
+	f.t.Helper()
+	status, _, answer := f.send(http.MethodPost, path, nil, body)
+	return status, answer
 }
 
-// A request whose form or signature is wrong is refused in Alipay's own form.
-func TestAlipayRefusesWhatIsNotSigned(t *testing.T) {
-	t.Parallel()
-	keys, err := pspsim.NewKeys()
-	require.NoError(t, err)
-	simulator := pspsim.New(pspsim.Options{Keys: keys})
-	server := httptest.NewServer(simulator.Handler())
-	t.Cleanup(func() {
-		simulator.Close()
-		server.Close()
-	})
-	tests := map[string]string{
-		"": "isv.invalid-app-id",
-		"app_id=" + keys.AlipayAppID + "&sign_type=RSA":                      "isv.invalid-signature-type",
-		"app_id=" + keys.AlipayAppID + "&sign_type=RSA2":                     "isv.missing-signature",
-		"app_id=" + keys.AlipayAppID + "&sign_type=RSA2&sign=bm90IGEgc2lnbg": "isv.invalid-signature",
+// acknowledgement is how POST /notify tells that a message was answered.
+type acknowledgement struct {
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type"`
+	Body        string `json:"body"`
+	Error       string `json:"error"`
+}
+
+func (f *fixture) notify(body string) []acknowledgement {
+	f.t.Helper()
+	status, answer := f.control("/notify", body)
+	require.Equal(f.t, http.StatusOK, status, answer)
+	var told struct{ Acknowledgements []acknowledgement }
+	require.NoError(f.t, json.Unmarshal([]byte(answer), &told))
+	return told.Acknowledgements
+}
+
+// delivery is a notification as a server gets it.
+type delivery struct {
+	path   string
+	header http.Header
+	body   string
+}
+
+// inbox is a server for notifications. It hands on every delivery and answers
+// with reply.
+type inbox struct {
+	url        string
+	deliveries chan delivery
+}
+
+func newInbox(t *testing.T, reply func(http.ResponseWriter, delivery)) *inbox {
+	t.Helper()
+	box := &inbox{deliveries: make(chan delivery, 100)}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, "unreadable", http.StatusBadRequest)
+			return
+		}
+		got := delivery{path: r.URL.Path, header: r.Header, body: string(body)}
+		reply(w, got)
+		box.deliveries <- got
+	}))
+	t.Cleanup(server.Close)
+	box.url = server.URL
+	return box
+}
+
+// next waits for a delivery.
+func (b *inbox) next(t *testing.T) delivery {
+	t.Helper()
+	select {
+	case got := <-b.deliveries:
+		return got
+	case <-t.Context().Done():
+		require.Fail(t, "no notification came")
+		return delivery{}
 	}
-	for query, code := range tests {
-		_, body := call(t, server, http.MethodGet, "/alipay/gateway.do?method=alipay.trade.create&"+query, "")
-		require.Contains(t, body, code, query)
-		require.Contains(t, body, "alipay_trade_create_response")
-	}
-	require.Empty(t, simulator.Ledger())
+}
+
+// acknowledge answers as the provider wants it.
+func acknowledge(body string) func(http.ResponseWriter, delivery) {
+	return func(w http.ResponseWriter, _ delivery) { _, _ = io.WriteString(w, body) }
 }

@@ -37,9 +37,14 @@ BEGIN
          WHERE k.ctid = due.address
         RETURNING due.address
     )
-    SELECT count(*)::int, max(gone.address) INTO deleted, last FROM gone;
+    -- A due row that changed in this very moment counts towards the batch but
+    -- is not deleted.
+    SELECT count(*)::int, CASE WHEN (SELECT count(*) FROM due) = p_batch THEN max(gone.address) END
+      INTO deleted, last
+      FROM gone;
 END;
 $function$;
 
 COMMENT ON FUNCTION guard.purge_batch(int, tid, tid, interval) IS
-'Internal: one batch of the procedure purge. Deletes at most p_batch keys between two row addresses.';
+'Internal: one batch of the procedure purge. Deletes at most p_batch keys between two row addresses; last is the last
+one''s address when there may be more of them, else null.';

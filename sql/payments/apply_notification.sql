@@ -6,17 +6,18 @@
 -- Locks, in this order: the event's key, the order, its charges and refunds,
 -- stock.
 CREATE OR REPLACE FUNCTION payments.apply_notification(
-    p_provider  text,
-    p_event_key text,
-    p_event     text,
-    p_order_id  text,
-    p_trade_no  text,
-    p_amount    bigint,
-    p_currency  text,
-    p_refund_id text,
-    p_refunded  bigint,
-    p_code      text,
-    p_ttl       interval DEFAULT '30 days'
+    p_provider       text,
+    p_event_key      text,
+    p_event          text,
+    p_order_id       text,
+    p_trade_no       text,
+    p_amount         bigint,
+    p_currency       text,
+    p_refund_id      text,
+    p_refunded       bigint,
+    p_refunded_total bigint,
+    p_code           text,
+    p_ttl            interval DEFAULT '30 days'
 )
 RETURNS text
 LANGUAGE plpgsql
@@ -31,7 +32,7 @@ DECLARE
     v_kind   text;
 BEGIN
     IF p_event IS NULL OR p_event NOT IN (
-        'waiting', 'paid', 'finished', 'failed', 'closed', 'refund_partial', 'refund_full')
+        'waiting', 'paid', 'finished', 'failed', 'closed', 'refund_partial', 'refund_full', 'refund_failed')
     THEN
         RAISE EXCEPTION 'p_event is not one of the events of a notification' USING ERRCODE = 'IK101';
     END IF;
@@ -66,7 +67,8 @@ BEGIN
     IF v_kind IS NULL THEN
         PERFORM payments.apply_event(
             p_order => v_order, p_charge => v_charge, p_event => p_event, p_event_key => p_event_key,
-            p_trade_no => p_trade_no, p_refund_id => p_refund_id, p_refunded => p_refunded, p_code => p_code);
+            p_trade_no => p_trade_no, p_refund_id => p_refund_id, p_refunded => p_refunded,
+            p_refunded_total => p_refunded_total, p_code => p_code);
     ELSE
         PERFORM payments.open_case(
             p_kind => v_kind, p_order_id => p_order_id, p_charge_id => v_charge.charge_id,
@@ -82,10 +84,10 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.apply_notification(text, text, text, text, text, bigint, text, text, bigint, text, interval) IS
+COMMENT ON FUNCTION payments.apply_notification(text, text, text, text, text, bigint, text, text, bigint, bigint, text, interval) IS
 'Applies one verified notification, once per p_event_key for p_ttl (30 days: longer than any provider sends it again).
 Returns applied; duplicate (was applied before: acknowledge); recorded (not applied but put before a person in
 payments.cases: acknowledge); conflict or mismatch (not now: do not acknowledge). p_event is waiting, paid, finished,
-failed, closed, refund_partial or refund_full; p_amount and p_currency are the order''s as the provider has them, null
-where it does not tell; p_refunded is what was given back in all, in minor units. An error means that nothing
+failed, closed, refund_partial, refund_full or refund_failed; p_amount and p_currency are the order''s as the provider has them, null
+where it does not tell; p_refunded is this refund''s amount, p_refunded_total what was given back in all, in minor units. An error means that nothing
 happened: do not acknowledge. Raises IK101 for an unknown event.';

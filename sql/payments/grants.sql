@@ -18,7 +18,7 @@ GRANT EXECUTE ON FUNCTION
     payments.release_refund(text, text, bigint, text, text, text),
     payments.abandon_refund(text, text, bigint, text, text, text),
     payments.create_order(text, text, text, bytea, text, bigint, text, payments.order_item[], int, jsonb, bytea, interval),
-    payments.apply_notification(text, text, text, text, text, bigint, text, text, bigint, text, interval),
+    payments.apply_notification(text, text, text, text, text, bigint, text, text, bigint, bigint, text, interval),
     payments.claim_outbox(int),
     payments.outbox_delivered(bigint),
     payments.get_charge(text, text),

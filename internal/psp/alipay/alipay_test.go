@@ -287,7 +287,7 @@ func TestNotifications(t *testing.T) {
 		require.False(t, seen[first.Key], "another event is another key: %s", first.Key)
 		seen[first.Key] = true
 		require.Equal(t, test.event, first.Event)
-		require.Equal(t, test.refunded, first.Refunded.Amount)
+		require.Equal(t, test.refunded, first.RefundedTotal.Amount)
 	}
 	acknowledged := provider.Acknowledge()
 	require.Equal(t, "success", string(acknowledged.Body))

@@ -72,7 +72,7 @@ func refunded(n psp.Notification, told *sdk.Notification) (psp.Notification, err
 	if err != nil {
 		return psp.Notification{}, fmt.Errorf("alipay: the notification's refund_fee: %w", err)
 	}
-	n.Refunded = total
+	n.RefundedTotal = total
 	n.RefundID = told.OutBizNo
 	if n.RefundID == "" {
 		n.RefundID = told.OutRequestNo

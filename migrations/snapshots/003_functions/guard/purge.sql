@@ -32,6 +32,10 @@ BEGIN
         RAISE EXCEPTION 'p_in_doubt_grace must not be negative' USING ERRCODE = 'IK011';
     END IF;
 
+    -- Whatever the caller's default is: above READ COMMITTED a key that is
+    -- claimed at the wrong moment would end the purge with 40001.
+    COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     v_pages := guard.table_pages();
     WHILE v_page OPERATOR(pg_catalog.<) v_pages LOOP
         v_until := pg_catalog.format('(%s,0)', v_page OPERATOR(pg_catalog.+) c_pages)::pg_catalog.tid;
@@ -39,11 +43,12 @@ BEGIN
           FROM guard.purge_batch(p_batch => p_batch, p_from => v_from, p_until => v_until,
                                  p_in_doubt_grace => p_in_doubt_grace) AS b;
         COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         IF v_batch.deleted OPERATOR(pg_catalog.>) 0 THEN
             v_done := v_done OPERATOR(pg_catalog.+) 1;
             EXIT WHEN v_done OPERATOR(pg_catalog.>=) p_max_batches;
         END IF;
-        IF v_batch.deleted OPERATOR(pg_catalog.=) p_batch THEN
+        IF v_batch.last IS NOT NULL THEN
             v_from := v_batch.last;
         ELSE
             v_page := v_page OPERATOR(pg_catalog.+) c_pages;

@@ -3,14 +3,15 @@
 --
 -- The caller has locked the order.
 CREATE OR REPLACE FUNCTION payments.apply_event(
-    p_order     payments.orders,
-    p_charge    payments.charges,
-    p_event     text,
-    p_event_key text,
-    p_trade_no  text,
-    p_refund_id text,
-    p_refunded  bigint,
-    p_code      text
+    p_order          payments.orders,
+    p_charge         payments.charges,
+    p_event          text,
+    p_event_key      text,
+    p_trade_no       text,
+    p_refund_id      text,
+    p_refunded       bigint,
+    p_refunded_total bigint,
+    p_code           text
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -32,10 +33,11 @@ BEGIN
         p_trade_no => p_trade_no, p_next_action => NULL, p_failure_code => coalesce(p_code, p_event),
         p_failure_message => NULL);
 
-    IF p_event IN ('refund_partial', 'refund_full') THEN
+    IF p_event IN ('refund_partial', 'refund_full', 'refund_failed') THEN
         PERFORM payments.record_refund(
             p_order_id => p_order.order_id, p_charge_id => p_charge.charge_id, p_event => p_event,
-            p_refund_id => coalesce(p_refund_id, p_event_key), p_refunded => p_refunded);
+            p_refund_id => coalesce(p_refund_id, p_event_key), p_refunded => p_refunded,
+            p_refunded_total => p_refunded_total, p_code => p_code);
     ELSIF p_event = 'closed' THEN
         v_now := clock_timestamp();
         UPDATE payments.orders AS o
@@ -53,5 +55,5 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.apply_event(payments.orders, payments.charges, text, text, text, text, bigint, text) IS
+COMMENT ON FUNCTION payments.apply_event(payments.orders, payments.charges, text, text, text, text, bigint, bigint, text) IS
 'Internal: moves a charge and its order as an event says, forward only.';

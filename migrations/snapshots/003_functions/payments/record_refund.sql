@@ -1,13 +1,15 @@
 -- Records a refund that a provider reports: one of ours, or one that was made
--- at the provider, past us. p_refunded is what was given back in all.
+-- at the provider, past us.
 --
 -- The caller has locked the order; the charge has succeeded.
 CREATE OR REPLACE FUNCTION payments.record_refund(
-    p_order_id  text,
-    p_charge_id text,
-    p_event     text,
-    p_refund_id text,
-    p_refunded  bigint
+    p_order_id       text,
+    p_charge_id      text,
+    p_event          text,
+    p_refund_id      text,
+    p_refunded       bigint,
+    p_refunded_total bigint,
+    p_code           text
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -20,6 +22,7 @@ DECLARE
     v_order  payments.orders;
     v_known  bigint;
     v_amount bigint;
+    v_status text := CASE p_event WHEN 'refund_failed' THEN 'failed' ELSE 'succeeded' END;
 BEGIN
     SELECT * INTO STRICT v_order FROM payments.orders AS o WHERE o.order_id = p_order_id;
     IF v_order.paid_charge_id IS DISTINCT FROM p_charge_id THEN
@@ -38,9 +41,15 @@ BEGIN
         SELECT coalesce(sum(r.amount), 0)::bigint INTO v_known
           FROM payments.refunds AS r
          WHERE r.order_id = p_order_id AND r.status <> 'failed';
-        v_amount := CASE p_event WHEN 'refund_full' THEN v_order.amount ELSE least(p_refunded, v_order.amount) END - v_known;
-        IF coalesce(v_amount, 0) <= 0 THEN
-            -- Told late: what was given back is known in full already.
+        v_amount := least(
+            CASE
+                WHEN p_event = 'refund_full' THEN v_order.amount - v_known
+                WHEN p_refunded IS NOT NULL THEN p_refunded
+                ELSE p_refunded_total - v_known
+            END,
+            v_order.amount - v_known);
+        IF p_event = 'refund_failed' OR coalesce(v_amount, 0) <= 0 THEN
+            -- Nothing was given back, or what was is known in full already.
             RETURN;
         END IF;
         INSERT INTO payments.refunds (
@@ -51,10 +60,10 @@ BEGIN
             v_now, v_now);
     END IF;
     PERFORM payments.advance_refund(
-        p_merchant => v_order.merchant, p_refund_id => p_refund_id, p_status => 'succeeded', p_trade_no => NULL,
-        p_failure_code => NULL, p_failure_message => NULL);
+        p_merchant => v_order.merchant, p_refund_id => p_refund_id, p_status => v_status, p_trade_no => NULL,
+        p_failure_code => p_code, p_failure_message => NULL);
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.record_refund(text, text, text, text, bigint) IS
+COMMENT ON FUNCTION payments.record_refund(text, text, text, text, bigint, bigint, text) IS
 'Internal: records a refund that a provider reports, and moves the order to partially_refunded or refunded.';
