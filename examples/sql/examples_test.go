@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/payonce/payonce/internal/pgtest"
@@ -136,6 +137,32 @@ func TestDocsShowTheExamples(t *testing.T) {
 	require.Len(t, found, 8, "four programs and their outputs")
 	for file, content := range found {
 		require.Equal(t, read(t, file), content, file)
+	}
+}
+
+func TestDocsListTheRegistry(t *testing.T) {
+	t.Parallel()
+	rows, err := pgtest.New(t).Conn(t).Query(t.Context(), "SELECT format('| %s | %s | %s |', sqlstate, name, meaning) FROM guard.sqlstates()")
+	require.NoError(t, err)
+	registry, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, registry, regexp.MustCompile(`(?m)^\| IK.*$`).FindAllString(read(t, "docs/sql.md"), -1))
+}
+
+func TestDocsNameEveryFunction(t *testing.T) {
+	t.Parallel()
+	rows, err := pgtest.New(t).Conn(t).Query(t.Context(), `
+		SELECT format('guard.%s(%s)', p.proname, array_to_string(p.proargnames[:p.pronargs], ', '))
+		  FROM pg_proc AS p
+		 WHERE p.pronamespace = 'guard'::regnamespace
+		   AND obj_description(p.oid, 'pg_proc') NOT LIKE 'Internal:%'`)
+	require.NoError(t, err)
+	functions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.NotEmpty(t, functions)
+	page := read(t, "docs/sql.md")
+	for _, function := range functions {
+		require.Contains(t, page, function)
 	}
 }
 

@@ -161,13 +161,14 @@ func TestFF30_PgCronRuns(t *testing.T) {
 		LISTEN finished;
 		CREATE FUNCTION public.tell() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN
-		    PERFORM pg_notify('finished', format('%s %s: %s', NEW.database, NEW.status, left(NEW.command, 11)));
+		    PERFORM pg_notify('finished', concat_ws(' ', NEW.database, NEW.status, left(NEW.command, 11),
+		        CASE WHEN NEW.status = 'failed' THEN NEW.return_message END));
 		    RETURN NULL;
 		END $$;
 		CREATE TRIGGER tell AFTER UPDATE ON cron.job_run_details FOR EACH ROW
 		    WHEN (NEW.status IN ('succeeded', 'failed')) EXECUTE FUNCTION public.tell()`)
 	waitFor(t, super,
-		"postgres succeeded: CALL guard.", "elsewhere succeeded: CALL guard.", "postgres succeeded: DELETE FROM ")
+		"postgres succeeded CALL guard.", "elsewhere succeeded CALL guard.", "postgres succeeded DELETE FROM")
 
 	for _, conn := range []*pgx.Conn{owner, elsewhere} {
 		var keys int

@@ -27,6 +27,8 @@ var subCodes = map[string]psp.Verdict{
 	"ACQ.BUYER_PAYMENT_AMOUNT_DAY_LIMIT_ERROR": psp.Terminal,
 	"ACQ.BUYER_SELLER_EQUAL":                   psp.Terminal,
 	"ACQ.CONTEXT_INCONSISTENT":                 psp.Terminal,
+	"ACQ.DISCORDANT_REPEAT_REQUEST":            psp.Terminal,
+	"ACQ.REASON_TRADE_REFUND_FEE_ERR":          psp.Terminal,
 	"ACQ.EXIST_FORBIDDEN_WORD":                 psp.Terminal,
 	"ACQ.INVALID_PARAMETER":                    psp.Terminal,
 	"ACQ.PARTNER_ERROR":                        psp.Terminal,
