@@ -30,6 +30,22 @@ func (s *settings) openDatabase(ctx context.Context, log *slog.Logger) (string, 
 	return private.URL(), stop, nil
 }
 
+// schedulePurge lets pg_cron purge the private cluster, where it is loaded.
+func schedulePurge(ctx context.Context, conn *pgx.Conn) error {
+	var loaded bool
+	const sql = "SELECT pg_catalog.current_setting('cron.database_name', true) = pg_catalog.current_database()"
+	if err := conn.QueryRow(ctx, "SELECT coalesce(("+sql+"), false)").Scan(&loaded); err != nil {
+		return fmt.Errorf("look for pg_cron: %w", err)
+	}
+	if !loaded {
+		return nil
+	}
+	if _, err := conn.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_cron; SELECT guard.schedule_purge()"); err != nil {
+		return fmt.Errorf("schedule the purge: %w", err)
+	}
+	return nil
+}
+
 // checkSchema applies pending migrations where that is wanted, and otherwise
 // refuses a schema that this version was not made for.
 func (s *settings) checkSchema(ctx context.Context, url string) error {
@@ -39,7 +55,13 @@ func (s *settings) checkSchema(ctx context.Context, url string) error {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if s.autoMigrate {
-		return migrations.Apply(ctx, conn)
+		if err := migrations.Apply(ctx, conn); err != nil {
+			return err
+		}
+		if s.databaseURL == "" {
+			return schedulePurge(ctx, conn)
+		}
+		return nil
 	}
 	have, want, err := migrations.Versions(ctx, conn)
 	if err != nil {

@@ -8,12 +8,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/housekeeping"
 	"github.com/payonce/payonce/internal/httpapi"
+	"github.com/payonce/payonce/internal/outbox"
 	"github.com/payonce/payonce/internal/payments"
 	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/internal/psp"
@@ -70,6 +73,14 @@ func (s *settings) serve(
 			return errors.Join(err, listener.Close())
 		}
 	}
+	background, stopBackground := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { housekeeping.Purge(background, pool, s.purgeEvery, log) })
+	if s.outboxURL != "" {
+		running.Go(func() { outbox.Deliver(background, pool, s.outboxURL, log) })
+	}
+	defer running.Wait()
+	defer stopBackground()
 	log.InfoContext(ctx, "serving the API", "address", listener.Addr().String())
 	return s.run(ctx, listener, httpapi.New(service, payments.NewAPIKeys(pool), log))
 }

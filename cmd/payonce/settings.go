@@ -20,6 +20,8 @@ type settings struct {
 	listen      string
 	simListen   string
 	limits      payments.Limits
+	purgeEvery  time.Duration
+	outboxURL   string
 	stopWithin  time.Duration
 }
 
@@ -39,6 +41,8 @@ func (s *settings) serverFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&s.limits.EventTTL, "event-ttl", limits.EventTTL, "how long a notification is known, so that sending it again has no effect")
 	flags.DurationVar(&s.limits.Deadline, "provider-deadline", limits.Deadline,
 		"bound on all that is asked of a provider for one charge; at least 10s below the lease")
+	flags.DurationVar(&s.purgeEvery, "purge-every", time.Hour, "how often expired keys are purged where pg_cron does not")
+	flags.StringVar(&s.outboxURL, "outbox-url", "", "where confirmations and notices are posted to; empty: they wait in payments.outbox")
 	flags.DurationVar(&s.stopWithin, "stop-within", 45*time.Second, "bound on finishing running requests after SIGTERM")
 }
 
