@@ -273,12 +273,12 @@ func stripeMissing(param, what, id string) answer {
 // stripeIntent is a PaymentIntent.
 type stripeIntent struct {
 	*trade
-	stripeParams // of its creation
-	secret       string
-	method       string // the PaymentMethod
-	phase        string // its status while it waits
-	attempts     int    // declined ones
-	lastError    *stripeError
+	stripeParams  // of its creation
+	secret        string
+	paymentMethod string
+	phase         string // its status while it waits
+	attempts      int    // declined ones
+	lastError     *stripeError
 }
 
 // The statuses of an intent: docs.stripe.com/payments/paymentintents/lifecycle.
@@ -396,9 +396,9 @@ func (a *stripeAPI) openIntent(p stripeParams) *stripeIntent {
 			outTradeNo: cmp.Or(p.Get("metadata[order_id]"), number),
 			amount:     amount / stripeFactor(currency), currency: currency, subject: p.Get("description"),
 		},
-		stripeParams: p, secret: number + "_secret_" + randomHex(12), method: p.Get("payment_method"), phase: stripeNeedsMethod,
+		stripeParams: p, secret: number + "_secret_" + randomHex(12), paymentMethod: p.Get("payment_method"), phase: stripeNeedsMethod,
 	}
-	if i.method != "" {
+	if i.paymentMethod != "" {
 		i.phase = stripeNeedsConfirm
 	}
 	a.open(i.trade)
@@ -431,7 +431,7 @@ func (a *stripeAPI) confirm(r stripeRequest, declined bool) answer {
 		if !stripeKnownMethod(method) {
 			return stripeMissing("payment_method", "PaymentMethod", method)
 		}
-		i.method = method
+		i.paymentMethod = method
 	}
 	return a.charge(i, r.stripeParams, declined)
 }
@@ -444,16 +444,16 @@ func (a *stripeAPI) charge(i *stripeIntent, p stripeParams, declined bool) answe
 		return i.unexpected("You cannot confirm this PaymentIntent because it has already succeeded after being previously confirmed.")
 	case i.status == closed:
 		return i.unexpected("You cannot confirm this PaymentIntent because it has a status of canceled.")
-	case i.method == "":
+	case i.paymentMethod == "":
 		return i.unexpected("You cannot confirm this PaymentIntent because it's missing a payment method.")
 	case declined:
 		return a.decline(i, "card_declined", "insufficient_funds")
 	}
-	if codes, ok := stripeDeclines[i.method]; ok {
+	if codes, ok := stripeDeclines[i.paymentMethod]; ok {
 		return a.decline(i, codes[0], codes[1])
 	}
-	if needsBuyer := a.options.ManualBuyer || strings.HasPrefix(i.method, "pm_card_authenticationRequired") ||
-		strings.HasPrefix(i.method, "pm_card_threeDSecure"); needsBuyer {
+	if needsBuyer := a.options.ManualBuyer || strings.HasPrefix(i.paymentMethod, "pm_card_authenticationRequired") ||
+		strings.HasPrefix(i.paymentMethod, "pm_card_threeDSecure"); needsBuyer {
 		if p.Get("error_on_requires_action") == "true" {
 			return a.decline(i, "authentication_required", "")
 		}
@@ -475,16 +475,19 @@ func (i *stripeIntent) unexpected(message string) answer {
 // decline is what the card's issuer refused. The intent then waits for another
 // payment method.
 func (a *stripeAPI) decline(i *stripeIntent, code, declineCode string) answer {
-	problem := stripeError{
-		Type: "card_error", Code: code, DeclineCode: declineCode, Message: "Your card was declined.",
-		Charge: i.chargeID(i.attempts),
-	}
+	problem := stripeDeclined(i.chargeID(i.attempts), code, declineCode)
 	i.attempts++
-	i.lastError, i.phase, i.method = &problem, stripeNeedsMethod, ""
+	i.lastError, i.phase, i.paymentMethod = &problem, stripeNeedsMethod, ""
 	a.announce(i.trade, event{kind: eventFailed})
 	told := problem
 	told.PaymentIntent = i.object(i.intentStatus())
 	return stripeFailure(http.StatusPaymentRequired, told)
+}
+
+func stripeDeclined(chargeID, code, declineCode string) stripeError {
+	return stripeError{
+		Type: "card_error", Code: code, DeclineCode: declineCode, Message: "Your card was declined.", Charge: chargeID,
+	}
 }
 
 func (a *stripeAPI) cancel(r stripeRequest, _ bool) answer {
@@ -533,7 +536,7 @@ func (i *stripeIntent) object(status string) map[string]any {
 		"client_secret": i.secret, "confirmation_method": cmp.Or(i.Get("confirmation_method"), "automatic"),
 		"created": i.createdAt.Unix(), "currency": strings.ToLower(i.currency), "customer": stripeNullable(i.Get("customer")),
 		"description": stripeNullable(i.Get("description")), "last_payment_error": nil, "latest_charge": nil, "livemode": false,
-		"metadata": i.metadata(), "next_action": nil, "payment_method": stripeNullable(i.method),
+		"metadata": i.metadata(), "next_action": nil, "payment_method": stripeNullable(i.paymentMethod),
 		"payment_method_types": types, "status": status,
 	}
 	if i.attempts > 0 {
@@ -542,7 +545,7 @@ func (i *stripeIntent) object(status string) map[string]any {
 	switch status {
 	case stripeSucceeded:
 		object["amount_received"], object["latest_charge"] = i.units(i.amount), i.chargeID(i.attempts)
-		object["payment_method"] = cmp.Or(i.method, "pm_card_visa")
+		object["payment_method"] = cmp.Or(i.paymentMethod, "pm_card_visa")
 	case stripeCanceled:
 		object["canceled_at"] = orCreated(i.trade, i.closedAt).Unix()
 	case stripeNeedsAction:
@@ -551,6 +554,16 @@ func (i *stripeIntent) object(status string) map[string]any {
 		if i.lastError != nil {
 			object["last_payment_error"] = *i.lastError
 		}
+	}
+	return object
+}
+
+// failedObject is the intent after a declined attempt, also where somebody asks
+// to be told of one that never was.
+func (i *stripeIntent) failedObject() map[string]any {
+	object := i.object(stripeNeedsMethod)
+	if i.lastError == nil {
+		object["last_payment_error"] = stripeDeclined(i.chargeID(i.attempts), "card_declined", "generic_decline")
 	}
 	return object
 }
@@ -568,7 +581,7 @@ func (i *stripeIntent) charge(refunded int64) map[string]any {
 		"id": i.chargeID(i.attempts), "object": "charge", "amount": i.units(i.amount), "amount_captured": i.units(i.amount),
 		"amount_refunded": i.units(refunded), "captured": true, "created": orCreated(i.trade, i.paidAt).Unix(),
 		"currency": strings.ToLower(i.currency), "livemode": false, "metadata": i.metadata(), "paid": true,
-		"payment_intent": i.number, "payment_method": cmp.Or(i.method, "pm_card_visa"),
+		"payment_intent": i.number, "payment_method": cmp.Or(i.paymentMethod, "pm_card_visa"),
 		"refunded": refunded == i.amount, "status": stripeSucceeded,
 	}
 }
@@ -771,7 +784,7 @@ func (a *stripeAPI) message(t *trade, e event) (message, error) {
 	case eventPaid:
 		kind, data["object"] = "payment_intent.succeeded", i.object(stripeSucceeded)
 	case eventFailed:
-		kind, data["object"] = "payment_intent.payment_failed", i.object(stripeNeedsMethod)
+		kind, data["object"] = "payment_intent.payment_failed", i.failedObject()
 	case eventClosed:
 		kind, data["object"] = "payment_intent.canceled", i.object(stripeCanceled)
 	case eventRefundCreated:

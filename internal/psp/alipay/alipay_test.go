@@ -303,7 +303,7 @@ func TestForgedNotifications(t *testing.T) {
 		_, _ = io.WriteString(w, "success")
 	}))
 	t.Cleanup(server.Close)
-	provider, _, _ := setup(t, func(c *alipay.Config, o *pspsim.Options) { o.NotifyURL = server.URL })
+	provider, _, _ := setup(t, func(_ *alipay.Config, o *pspsim.Options) { o.NotifyURL = server.URL })
 	provider.Charge(t.Context(), order("order-1", 1000))
 	genuine, err := url.ParseQuery(string(<-received))
 	require.NoError(t, err)
