@@ -124,6 +124,21 @@ CREATE TYPE payments.charge_view AS (
     updated_at      timestamptz
 );
 COMMENT ON TYPE payments.charge_view IS 'A charge as its merchant may see it.';
+COMMENT ON COLUMN payments.charge_view.charge_id IS 'Our number of the charge.';
+COMMENT ON COLUMN payments.charge_view.order_id IS 'The order that is charged.';
+COMMENT ON COLUMN payments.charge_view.provider IS 'alipay, wechat, stripe or 2c2p.';
+COMMENT ON COLUMN payments.charge_view.method IS 'The provider''s way of paying; empty for its default.';
+COMMENT ON COLUMN payments.charge_view.amount IS 'Minor units of the currency.';
+COMMENT ON COLUMN payments.charge_view.currency IS 'ISO 4217 code.';
+COMMENT ON COLUMN payments.charge_view.attempt IS 'Counts from 1, as in payments.charges.';
+COMMENT ON COLUMN payments.charge_view.status IS 'processing, pending, succeeded, failed or in_doubt.';
+COMMENT ON COLUMN payments.charge_view.trade_no IS 'The provider''s number of the trade.';
+COMMENT ON COLUMN payments.charge_view.next_action IS 'What the client needs to go on.';
+COMMENT ON COLUMN payments.charge_view.failure_kind IS 'refused or unsent, when failed.';
+COMMENT ON COLUMN payments.charge_view.failure_code IS 'The provider''s code.';
+COMMENT ON COLUMN payments.charge_view.failure_message IS 'The provider''s explanation.';
+COMMENT ON COLUMN payments.charge_view.created_at IS 'When the attempt began.';
+COMMENT ON COLUMN payments.charge_view.updated_at IS 'When its status last changed.';
 
 CREATE TYPE payments.charge_result AS (
     outcome          text,
@@ -137,6 +152,14 @@ CREATE TYPE payments.charge_result AS (
 );
 COMMENT ON TYPE payments.charge_result IS
     'What begin_charge and finish_charge answer: guard.result with more outcomes and the charge.';
+COMMENT ON COLUMN payments.charge_result.outcome IS 'What happened; the functions'' comments list the outcomes.';
+COMMENT ON COLUMN payments.charge_result.fence IS 'As in guard.result.';
+COMMENT ON COLUMN payments.charge_result.recovered IS 'As in guard.result; also true when the work itself is in doubt, whatever the key says.';
+COMMENT ON COLUMN payments.charge_result.response_status IS 'As in guard.result.';
+COMMENT ON COLUMN payments.charge_result.response_headers IS 'As in guard.result.';
+COMMENT ON COLUMN payments.charge_result.response_body IS 'As in guard.result.';
+COMMENT ON COLUMN payments.charge_result.retry_after_ms IS 'As in guard.result.';
+COMMENT ON COLUMN payments.charge_result.charge IS 'The charge, where there is one.';
 
 CREATE TABLE payments.refunds (
     refund_id       text        PRIMARY KEY CHECK (char_length(refund_id) BETWEEN 1 AND 64),
@@ -195,6 +218,21 @@ CREATE TYPE payments.refund_view AS (
     charge_amount   bigint
 );
 COMMENT ON TYPE payments.refund_view IS 'A refund as its merchant may see it, with what a provider needs to find its charge.';
+COMMENT ON COLUMN payments.refund_view.refund_id IS 'The refund number.';
+COMMENT ON COLUMN payments.refund_view.order_id IS 'The order whose money goes back.';
+COMMENT ON COLUMN payments.refund_view.charge_id IS 'The charge that captured the money.';
+COMMENT ON COLUMN payments.refund_view.provider IS 'The provider of that charge.';
+COMMENT ON COLUMN payments.refund_view.amount IS 'Minor units of the currency.';
+COMMENT ON COLUMN payments.refund_view.currency IS 'ISO 4217 code.';
+COMMENT ON COLUMN payments.refund_view.status IS 'processing, pending, succeeded, failed or in_doubt.';
+COMMENT ON COLUMN payments.refund_view.trade_no IS 'The provider''s number of the refund.';
+COMMENT ON COLUMN payments.refund_view.failure_code IS 'The provider''s code.';
+COMMENT ON COLUMN payments.refund_view.failure_message IS 'The provider''s explanation.';
+COMMENT ON COLUMN payments.refund_view.created_at IS 'When the refund began.';
+COMMENT ON COLUMN payments.refund_view.updated_at IS 'When its status last changed.';
+COMMENT ON COLUMN payments.refund_view.charge_trade_no IS 'The provider''s number of the charge.';
+COMMENT ON COLUMN payments.refund_view.charge_attempt IS 'The attempt that captured the money.';
+COMMENT ON COLUMN payments.refund_view.charge_amount IS 'What was captured, in minor units.';
 
 CREATE TYPE payments.refund_result AS (
     outcome          text,
@@ -208,6 +246,14 @@ CREATE TYPE payments.refund_result AS (
 );
 COMMENT ON TYPE payments.refund_result IS
     'What begin_refund and finish_refund answer: guard.result with more outcomes and the refund.';
+COMMENT ON COLUMN payments.refund_result.outcome IS 'What happened; the functions'' comments list the outcomes.';
+COMMENT ON COLUMN payments.refund_result.fence IS 'As in guard.result.';
+COMMENT ON COLUMN payments.refund_result.recovered IS 'As in guard.result; also true when the work itself is in doubt, whatever the key says.';
+COMMENT ON COLUMN payments.refund_result.response_status IS 'As in guard.result.';
+COMMENT ON COLUMN payments.refund_result.response_headers IS 'As in guard.result.';
+COMMENT ON COLUMN payments.refund_result.response_body IS 'As in guard.result.';
+COMMENT ON COLUMN payments.refund_result.retry_after_ms IS 'As in guard.result.';
+COMMENT ON COLUMN payments.refund_result.refund IS 'The refund, where there is one.';
 
 CREATE TABLE payments.inventory (
     sku        text        PRIMARY KEY CHECK (char_length(sku) BETWEEN 1 AND 128),

@@ -12,7 +12,7 @@ import (
 
 func TestDistributeWithoutCitus(t *testing.T) {
 	t.Parallel()
-	conn := pgtest.Server(t).New(t).Conn(t)
+	conn := pgtest.New(t).Conn(t)
 	_, err := conn.Exec(t.Context(), "SELECT guard.distribute()")
 	requireSQLState(t, err, guard.CitusMissing, "CREATE EXTENSION citus")
 }
@@ -43,7 +43,7 @@ $$;`
 
 func TestDistribute(t *testing.T) {
 	t.Parallel()
-	conn := pgtest.Server(t).New(t).Conn(t)
+	conn := pgtest.New(t).Conn(t)
 	run(t, conn, citus)
 	run(t, conn, "SELECT guard.distribute()")
 	calls := citusCalls(t, conn)

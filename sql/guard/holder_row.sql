@@ -33,7 +33,7 @@ BEGIN
         DELETE FROM guard.idempotency_keys AS k
          WHERE k.scope = p_scope AND k.key = p_key
            AND k.ctid = v_address;
-        RETURN '(0,0)';
+        RETURN '(0,0)'::tid;
     END IF;
     RETURN v_address;
 END;
