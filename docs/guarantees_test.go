@@ -77,7 +77,7 @@ func canonical(fault string) string { return strings.ReplaceAll(fault, "-", "") 
 func inTree(t *testing.T) tree {
 	t.Helper()
 	found := tree{tests: map[string]bool{}, faults: map[string]bool{}}
-	require.NoError(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

@@ -4,8 +4,12 @@
 -- fence), replay (answer with the stored response), conflict (another holder
 -- is at work), mismatch (the key belongs to another request).
 -- Locks: the key's row, only with outcome claimed. The others write nothing.
+-- Plans: the primary key, whatever the table's size is: a scan that was cheap
+-- when it was planned stays in use while the table grows.
 -- Waits: only for a caller that claims this key inside its own open
 -- transaction; bound that with lock_timeout.
+-- Plans: a session keeps the plan that it made when the table was small, hence
+-- enable_seqscan, here as in every function that looks for one key.
 CREATE OR REPLACE FUNCTION guard.claim(
     p_scope        text,
     p_key          text,
@@ -19,6 +23,7 @@ LANGUAGE plpgsql
 VOLATILE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
 AS $function$
 DECLARE
     v_row     guard.idempotency_keys;

@@ -17,6 +17,7 @@ LANGUAGE plpgsql
 VOLATILE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
 AS $function$
 DECLARE
     v_row     guard.idempotency_keys;
@@ -37,7 +38,9 @@ BEGIN
     END IF;
 
     -- The response lives for the key's full time to live from now on: work
-    -- that outlasted the key must still be replayed to its client's retry.
+    -- that outlasted the key must still be replayed to its client's retry. The
+    -- time that the work took is what is added, since adding the life would add
+    -- days, which are an hour shorter or longer where the clocks change.
     IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
         v_address := guard.holder_row(p_scope => p_scope, p_key => p_key, p_fence => p_fence);
         UPDATE guard.idempotency_keys AS k
@@ -45,7 +48,7 @@ BEGIN
                response_headers = coalesce(p_headers, '{}'),
                response_body = coalesce(p_body, ''),
                completed_at = v_now,
-               expires_at = v_now + (k.expires_at - k.locked_at)
+               expires_at = k.expires_at + (v_now - k.locked_at)
          WHERE k.scope = p_scope AND k.key = p_key
            AND k.ctid = v_address;
     ELSE
@@ -54,7 +57,7 @@ BEGIN
                response_headers = coalesce(p_headers, '{}'),
                response_body = coalesce(p_body, ''),
                completed_at = v_now,
-               expires_at = v_now + (k.expires_at - k.locked_at)
+               expires_at = k.expires_at + (v_now - k.locked_at)
          WHERE k.scope = p_scope AND k.key = p_key
            AND k.fence = p_fence
            AND k.completed_at IS NULL;

@@ -7,6 +7,7 @@ LANGUAGE plpgsql
 VOLATILE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
 AS $function$
 BEGIN
     PERFORM guard.check_holder(p_scope => p_scope, p_key => p_key, p_fence => p_fence);
