@@ -13,10 +13,12 @@ run: ## Start database, PSP simulator and server, and print a curl line to try
 
 .PHONY: test
 test: ## Run all tests, with the race detector, on whatever PostgreSQL there is
+	@scripts/install-test-needs.sh
 	go test -race ./...
 
 .PHONY: test-docker
 test-docker: ## Run all tests against PostgreSQL in Docker
+	@scripts/install-test-needs.sh
 	PAYONCE_TEST_SOURCE=docker go test -race -count=1 ./...
 
 .PHONY: snapshot

@@ -15,8 +15,8 @@ import (
 
 var (
 	guarantee    = regexp.MustCompile(`(?m)^\| G(\d+) \| (.+) \| (.+) \|$`)
-	testName     = regexp.MustCompile("`(Test\\w+)`")
-	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	testName     = regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
+	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	fault        = regexp.MustCompile(`FF-?\d\d`)
 )
 
