@@ -17,11 +17,15 @@ func (a answer) write(w http.ResponseWriter) {
 	_, _ = w.Write(a.body)
 }
 
-// cutConnection ends the connection without an answer.
+// cutConnection ends the connection at the beginning of the answer. Without
+// these few bytes, an HTTP client may take a connection that it used before for
+// one that was closed while idle, and repeat the request by itself, as Go's
+// does for a GET and for any request with an Idempotency-Key.
 func cutConnection(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+	_, _ = conn.Write([]byte("HTTP/1.1 "))
 	_ = conn.Close()
 }

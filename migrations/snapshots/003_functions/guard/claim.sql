@@ -4,8 +4,6 @@
 -- fence), replay (answer with the stored response), conflict (another holder
 -- is at work), mismatch (the key belongs to another request).
 -- Locks: the key's row, only with outcome claimed. The others write nothing.
--- Plans: the primary key, whatever the table's size is: a scan that was cheap
--- when it was planned stays in use while the table grows.
 -- Waits: only for a caller that claims this key inside its own open
 -- transaction; bound that with lock_timeout.
 -- Plans: a session keeps the plan that it made when the table was small, hence
