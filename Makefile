@@ -14,12 +14,12 @@ run: ## Start database, PSP simulator and server, and print a curl line to try
 .PHONY: test
 test: ## Run all tests, with the race detector, on whatever PostgreSQL there is
 	@scripts/install-test-needs.sh
-	go test -race ./...
+	go test -race -timeout 20m ./...
 
 .PHONY: test-docker
 test-docker: ## Run all tests against PostgreSQL in Docker
 	@scripts/install-test-needs.sh
-	PAYONCE_TEST_SOURCE=docker go test -race -count=1 ./...
+	PAYONCE_TEST_SOURCE=docker go test -race -timeout 20m -count=1 ./...
 
 .PHONY: snapshot
 snapshot: ## Copy sql/ into the migrations

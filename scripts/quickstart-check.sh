@@ -65,11 +65,21 @@ cmp <(tail -n 1 "$work/first.txt") <(tail -n 1 "$work/second.txt") || fail "the 
 # What differs between two runs is masked: numbers, ids and times.
 mask() {
     sed -E -e 's/^(X-Request-Id|Date|Content-Length|Location): .*/\1: …/' \
-        -e 's/"(charge_id|trade_no|created_at)":"[^"]*"/"\1":"…"/g'
+        -e 's/"(charge_id|paid_charge_id|trade_no|created_at|updated_at)":"[^"]*"/"\1":"…"/g'
 }
 for readme in README.md README.zh-CN.md; do
     diff <(readme_block "$readme" first-answer | mask) <(mask <"$work/first.txt") || fail "$readme shows another first answer"
     diff <(readme_block "$readme" second-answer | mask) <(mask <"$work/second.txt") || fail "$readme shows another second answer"
+done
+
+for readme in README.md README.zh-CN.md; do
+    readme_block "$readme" order >"$work/order.sh"
+    for _ in $(seq 50); do
+        { bash "$work/order.sh"; echo; } >"$work/order.txt" 2>/dev/null
+        if grep -q '"status":"paid"' "$work/order.txt"; then break; fi
+        sleep 0.1
+    done
+    diff <(readme_block "$readme" order-answer | mask) <(mask <"$work/order.txt") || fail "$readme shows another order"
 done
 
 ledger=$(curl -fsS http://127.0.0.1:9090/ledger)

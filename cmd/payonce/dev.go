@@ -47,10 +47,10 @@ func (s *settings) dev(ctx context.Context, apiKey string, out io.Writer) error 
 	if err != nil {
 		return fmt.Errorf("listen for the simulator: %w (choose another address with --sim-listen)", err)
 	}
-	stopSimulator := simulate(listener, pspsim.Options{Keys: keys, Logger: log}, log)
+	stopSimulator := simulate(listener, pspsim.Options{Keys: keys, NotifyURL: "http://" + s.listen, Logger: log}, log)
 	defer stopSimulator()
 	simulator := "http://" + listener.Addr().String()
-	providers, err := simulatedProviders(keys, simulator)
+	providers, err := simulated(keys, simulator)
 	if err != nil {
 		return err
 	}

@@ -11,47 +11,50 @@ import (
 	"github.com/payonce/payonce/internal/pspsim"
 )
 
-// providersFromEnvironment makes the providers that the environment
-// configures. There must be at least one: a server that can charge nobody is a
-// mistake that had better show at start.
-func providersFromEnvironment() ([]psp.Provider, error) {
-	var providers []psp.Provider
-	if os.Getenv("PAYONCE_ALIPAY_APP_ID") != "" {
-		provider, err := alipayFromEnvironment()
-		if err != nil {
-			return nil, err
-		}
-		providers = append(providers, provider)
-	}
-	if len(providers) == 0 {
-		return nil, errors.New("no payment provider is configured: set PAYONCE_ALIPAY_APP_ID and what docs/psp/alipay.md lists, " +
-			"or try `payonce dev`, which brings its own simulator")
-	}
-	return providers, nil
+// registration is what the program has to know of a provider. A new provider
+// is one folder below internal/psp and one entry in registry.
+type registration struct {
+	// variable is the environment variable that says that the provider is used.
+	variable string
+	// fromEnvironment configures it; docs/psp lists the variables.
+	fromEnvironment func(environment) (psp.Provider, error)
+	// simulated configures it for the simulator at an address.
+	simulated func(keys *pspsim.Keys, simulator string) (psp.Provider, error)
 }
 
-func alipayFromEnvironment() (psp.Provider, error) {
-	privateKey, err := secret("PAYONCE_ALIPAY_PRIVATE_KEY")
-	if err != nil {
-		return nil, err
-	}
-	publicKey, err := secret("PAYONCE_ALIPAY_PUBLIC_KEY")
-	if err != nil {
-		return nil, err
-	}
-	return alipay.New(alipay.Config{
-		AppID: os.Getenv("PAYONCE_ALIPAY_APP_ID"), PrivateKey: privateKey, AlipayPublicKey: publicKey,
-		GatewayURL: os.Getenv("PAYONCE_ALIPAY_GATEWAY_URL"), SellerID: os.Getenv("PAYONCE_ALIPAY_SELLER_ID"),
-		NotifyURL: os.Getenv("PAYONCE_ALIPAY_NOTIFY_URL"),
-	})
+var registry = []registration{
+	{
+		variable: "PAYONCE_ALIPAY_APP_ID",
+		fromEnvironment: func(env environment) (psp.Provider, error) {
+			privateKey, errPrivate := env.secret("PAYONCE_ALIPAY_PRIVATE_KEY")
+			publicKey, errPublic := env.secret("PAYONCE_ALIPAY_PUBLIC_KEY")
+			if err := errors.Join(errPrivate, errPublic); err != nil {
+				return nil, err
+			}
+			return alipay.New(alipay.Config{
+				AppID: env("PAYONCE_ALIPAY_APP_ID"), PrivateKey: privateKey, AlipayPublicKey: publicKey,
+				GatewayURL: env("PAYONCE_ALIPAY_GATEWAY_URL"), SellerID: env("PAYONCE_ALIPAY_SELLER_ID"),
+				NotifyURL: env("PAYONCE_ALIPAY_NOTIFY_URL"),
+			})
+		},
+		simulated: func(keys *pspsim.Keys, simulator string) (psp.Provider, error) {
+			return alipay.New(alipay.Config{
+				AppID: keys.AlipayAppID, PrivateKey: keys.AlipayMerchantPrivateKey, AlipayPublicKey: keys.AlipayPublicKey,
+				GatewayURL: simulator + "/alipay/gateway.do",
+			})
+		},
+	},
 }
+
+// environment reads a variable; os.Getenv is one.
+type environment func(name string) string
 
 // secret reads NAME, or the file that NAME_FILE names.
-func secret(name string) (string, error) {
-	if value := os.Getenv(name); value != "" {
+func (env environment) secret(name string) (string, error) {
+	if value := env(name); value != "" {
 		return value, nil
 	}
-	path := os.Getenv(name + "_FILE")
+	path := env(name + "_FILE")
 	if path == "" {
 		return "", fmt.Errorf("%s or %s_FILE is needed", name, name)
 	}
@@ -62,14 +65,39 @@ func secret(name string) (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// simulatedProviders are configured for the simulator at an address.
-func simulatedProviders(keys *pspsim.Keys, simulator string) ([]psp.Provider, error) {
-	provider, err := alipay.New(alipay.Config{
-		AppID: keys.AlipayAppID, PrivateKey: keys.AlipayMerchantPrivateKey, AlipayPublicKey: keys.AlipayPublicKey,
-		GatewayURL: simulator + "/alipay/gateway.do",
-	})
-	if err != nil {
-		return nil, err
+// configured makes the providers that the environment configures. There must
+// be at least one: a server that can charge nobody is a mistake that had better
+// show at start.
+func configured(env environment) ([]psp.Provider, error) {
+	var providers []psp.Provider
+	var variables []string
+	for _, r := range registry {
+		variables = append(variables, r.variable)
+		if env(r.variable) == "" {
+			continue
+		}
+		provider, err := r.fromEnvironment(env)
+		if err != nil {
+			return nil, err
+		}
+		providers = append(providers, provider)
 	}
-	return []psp.Provider{provider}, nil
+	if len(providers) == 0 {
+		return nil, fmt.Errorf("no payment provider is configured: set one of %s and what docs/psp lists for it, "+
+			"or try `payonce dev`, which brings its own simulator", strings.Join(variables, ", "))
+	}
+	return providers, nil
+}
+
+// simulated makes all providers for the simulator at an address.
+func simulated(keys *pspsim.Keys, simulator string) ([]psp.Provider, error) {
+	providers := make([]psp.Provider, 0, len(registry))
+	for _, r := range registry {
+		provider, err := r.simulated(keys, simulator)
+		if err != nil {
+			return nil, err
+		}
+		providers = append(providers, provider)
+	}
+	return providers, nil
 }

@@ -30,7 +30,7 @@ func newServe() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-			providers, err := providersFromEnvironment()
+			providers, err := configured(os.Getenv)
 			if err != nil {
 				return err
 			}
