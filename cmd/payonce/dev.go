@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/payonce/payonce/internal/payments"
+	"github.com/payonce/payonce/internal/providers"
 	"github.com/payonce/payonce/internal/pspsim"
 )
 
@@ -50,11 +51,11 @@ func (s *settings) dev(ctx context.Context, apiKey string, out io.Writer) error 
 	stopSimulator := simulate(listener, pspsim.Options{Keys: keys, NotifyURL: "http://" + s.listen, Logger: log}, log)
 	defer stopSimulator()
 	simulator := "http://" + listener.Addr().String()
-	providers, err := simulated(keys, simulator)
+	all, err := providers.Simulated(keys, simulator)
 	if err != nil {
 		return err
 	}
-	return s.serve(ctx, providers, log, func(databaseURL, address string) error {
+	return s.serve(ctx, all, log, func(databaseURL, address string) error {
 		err := withConnection(ctx, databaseURL, func(conn *pgx.Conn) error {
 			return payments.StoreAPIKey(ctx, conn, apiKey, "dev", "development")
 		})

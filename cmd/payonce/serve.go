@@ -19,6 +19,7 @@ import (
 	"github.com/payonce/payonce/internal/outbox"
 	"github.com/payonce/payonce/internal/payments"
 	"github.com/payonce/payonce/internal/postgres"
+	"github.com/payonce/payonce/internal/providers"
 	"github.com/payonce/payonce/internal/psp"
 )
 
@@ -30,11 +31,11 @@ func newServe() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-			providers, err := configured(os.Getenv)
+			all, err := providers.Configured(os.Getenv)
 			if err != nil {
 				return err
 			}
-			return s.serve(cmd.Context(), providers, log, nil)
+			return s.serve(cmd.Context(), all, log, nil)
 		},
 	}
 	s.serverFlags(cmd.Flags())
@@ -45,7 +46,7 @@ func newServe() *cobra.Command {
 // called once, with the URL of the database and the API's address, when the
 // API is about to answer.
 func (s *settings) serve(
-	ctx context.Context, providers []psp.Provider, log *slog.Logger, ready func(databaseURL, address string) error,
+	ctx context.Context, all []psp.Provider, log *slog.Logger, ready func(databaseURL, address string) error,
 ) error {
 	url, stopDatabase, err := s.openDatabase(ctx, log)
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *settings) serve(
 		return err
 	}
 	defer pool.Close()
-	service, err := payments.New(pool, providers, s.limits, log)
+	service, err := payments.New(pool, all, s.limits, log)
 	if err != nil {
 		return err
 	}

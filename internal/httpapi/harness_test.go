@@ -21,8 +21,8 @@ import (
 	"github.com/payonce/payonce/internal/payments"
 	"github.com/payonce/payonce/internal/pgtest"
 	"github.com/payonce/payonce/internal/postgres"
+	"github.com/payonce/payonce/internal/providers"
 	"github.com/payonce/payonce/internal/psp"
-	"github.com/payonce/payonce/internal/psp/alipay"
 	"github.com/payonce/payonce/internal/pspsim"
 )
 
@@ -107,15 +107,15 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 		simulator.Close()
 		sim.Close()
 	})
-	provider, err := alipay.New(alipay.Config{
-		AppID: keys.AlipayAppID, PrivateKey: keys.AlipayMerchantPrivateKey,
-		AlipayPublicKey: keys.AlipayPublicKey, GatewayURL: sim.URL + "/alipay/gateway.do",
-	})
+	all, err := providers.Simulated(keys, sim.URL)
 	require.NoError(t, err)
+	for i := range all {
+		all[i] = o.wrap(all[i])
+	}
 
 	h := &harness{t: t, api: api, sim: sim, owner: owner}
 	log := slog.New(slog.DiscardHandler)
-	service, err := payments.New(pool, []psp.Provider{o.wrap(provider)}, o.limits, log)
+	service, err := payments.New(pool, all, o.limits, log)
 	require.NoError(t, err)
 	api.Config.Handler = httpapi.New(service, payments.NewAPIKeys(pool), log)
 	api.Start()

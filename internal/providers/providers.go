@@ -1,4 +1,6 @@
-package main
+// Package providers registers the payment service providers: a new one is one
+// folder below internal/psp and one entry here.
+package providers
 
 import (
 	"errors"
@@ -11,13 +13,12 @@ import (
 	"github.com/payonce/payonce/internal/pspsim"
 )
 
-// registration is what the program has to know of a provider. A new provider
-// is one folder below internal/psp and one entry in registry.
+// registration is what the program has to know of a provider.
 type registration struct {
 	// variable is the environment variable that says that the provider is used.
 	variable string
 	// fromEnvironment configures it; docs/psp lists the variables.
-	fromEnvironment func(environment) (psp.Provider, error)
+	fromEnvironment func(Environment) (psp.Provider, error)
 	// simulated configures it for the simulator at an address.
 	simulated func(keys *pspsim.Keys, simulator string) (psp.Provider, error)
 }
@@ -25,7 +26,7 @@ type registration struct {
 var registry = []registration{
 	{
 		variable: "PAYONCE_ALIPAY_APP_ID",
-		fromEnvironment: func(env environment) (psp.Provider, error) {
+		fromEnvironment: func(env Environment) (psp.Provider, error) {
 			privateKey, errPrivate := env.secret("PAYONCE_ALIPAY_PRIVATE_KEY")
 			publicKey, errPublic := env.secret("PAYONCE_ALIPAY_PUBLIC_KEY")
 			if err := errors.Join(errPrivate, errPublic); err != nil {
@@ -46,11 +47,11 @@ var registry = []registration{
 	},
 }
 
-// environment reads a variable; os.Getenv is one.
-type environment func(name string) string
+// Environment reads a variable; os.Getenv is one.
+type Environment func(name string) string
 
 // secret reads NAME, or the file that NAME_FILE names.
-func (env environment) secret(name string) (string, error) {
+func (env Environment) secret(name string) (string, error) {
 	if value := env(name); value != "" {
 		return value, nil
 	}
@@ -65,10 +66,10 @@ func (env environment) secret(name string) (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// configured makes the providers that the environment configures. There must
+// Configured makes the providers that the environment configures. There must
 // be at least one: a server that can charge nobody is a mistake that had better
 // show at start.
-func configured(env environment) ([]psp.Provider, error) {
+func Configured(env Environment) ([]psp.Provider, error) {
 	var providers []psp.Provider
 	var variables []string
 	for _, r := range registry {
@@ -89,8 +90,8 @@ func configured(env environment) ([]psp.Provider, error) {
 	return providers, nil
 }
 
-// simulated makes all providers for the simulator at an address.
-func simulated(keys *pspsim.Keys, simulator string) ([]psp.Provider, error) {
+// Simulated makes all providers for the simulator at an address.
+func Simulated(keys *pspsim.Keys, simulator string) ([]psp.Provider, error) {
 	providers := make([]psp.Provider, 0, len(registry))
 	for _, r := range registry {
 		provider, err := r.simulated(keys, simulator)
