@@ -24,11 +24,12 @@ func alive(conn net.Conn) bool {
 		return false
 	}
 	healthy := false
-	err = raw.Read(func(fd uintptr) bool {
+	// Not raw.Read: pgx may have left a read waiting in the background, and that
+	// holds the lock which Read would wait for.
+	err = raw.Control(func(fd uintptr) {
 		var peeked [1]byte
 		_, _, err := syscall.Recvfrom(int(fd), peeked[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		healthy = err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
-		return true
 	})
 	return err == nil && healthy
 }
