@@ -1,8 +1,10 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -163,8 +165,26 @@ func TestRefusedBeforeTheClaim(t *testing.T) {
 	require.Zero(t, h.charges("order-1"))
 }
 
-// Go's client refuses to send a control character in a header, so it goes
-// through the header parser's own test; the wire form is refused by net/http.
+// Go's client refuses to send a control character in a header; others do.
+func TestControlCharacterInTheKey(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	body := chargeBody("order-1", 1000)
+	for _, key := range []string{"a\x01b", "a\x00b", "a\x7fb"} {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", h.api.Listener.Addr().String())
+		require.NoError(t, err)
+		_, err = fmt.Fprintf(conn, "POST /v1/charges HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer %s\r\n"+
+			"Idempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s", apiKey, key, len(body), body)
+		require.NoError(t, err)
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.NoError(t, conn.Close())
+		require.Equal(t, http.StatusBadRequest, response.StatusCode, "%q", key)
+	}
+	require.Zero(t, h.countKeys())
+	require.Zero(t, h.charges("order-1"))
+}
 
 func TestWrongAPIKeyLeavesTheKeyUnused(t *testing.T) {
 	t.Parallel()
