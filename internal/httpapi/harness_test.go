@@ -51,12 +51,19 @@ type setupOptions struct {
 	limits payments.Limits
 	wrap   func(psp.Provider) psp.Provider
 	sim    pspsim.Options
+
+	simKeys func() (*pspsim.Keys, error)
 }
 
 // withNotifications has the simulator send its notifications to the API by
 // itself, as providers do.
 func withNotifications() option {
 	return func(o *setupOptions) { o.sim.Quiet = false }
+}
+
+// withSimulatorKeys gives the simulator other keys than the API has.
+func withSimulatorKeys(keys func() (*pspsim.Keys, error)) option {
+	return func(o *setupOptions) { o.simKeys = keys }
 }
 
 func withProvider(wrap func(psp.Provider) psp.Provider) option {
@@ -101,6 +108,10 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 	api := httptest.NewUnstartedServer(nil)
 	address := "http://" + api.Listener.Addr().String()
 	o.sim.Keys, o.sim.NotifyURL = keys, address
+	if o.simKeys != nil {
+		o.sim.Keys, err = o.simKeys()
+		require.NoError(t, err)
+	}
 	simulator := pspsim.New(o.sim)
 	sim := httptest.NewServer(simulator.Handler())
 	t.Cleanup(func() {
@@ -202,11 +213,17 @@ func (a acknowledgement) accepted() bool { return a.Status == http.StatusOK && a
 // notify has the simulator send one notification a number of times.
 func (h *harness) notify(orderID, event string, times int, parallel bool) []acknowledgement {
 	h.t.Helper()
+	return h.notifyFor("alipay", orderID, event, times, parallel)
+}
+
+// notifyFor is notify for any provider.
+func (h *harness) notifyFor(provider, orderID, event string, times int, parallel bool) []acknowledgement {
+	h.t.Helper()
 	var told struct {
 		Acknowledgements []acknowledgement `json:"acknowledgements"`
 	}
 	h.tellSim("/notify", map[string]any{
-		"provider": "alipay", "out_trade_no": orderID, "event": event, "times": times, "parallel": parallel,
+		"provider": provider, "out_trade_no": orderID, "event": event, "times": times, "parallel": parallel,
 	}, &told)
 	require.Len(h.t, told.Acknowledgements, times)
 	return told.Acknowledgements

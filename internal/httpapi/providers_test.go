@@ -1,0 +1,224 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/payonce/payonce/internal/providers"
+	"github.com/payonce/payonce/internal/pspsim"
+)
+
+// providerCase is what differs between the providers in the one suite that
+// each has to pass.
+type providerCase struct {
+	currency string
+	// fields are the provider's own request fields.
+	fields map[string]any
+	// charged is how a charge that met no trouble is answered: pending where the
+	// provider only makes a trade, succeeded where it charges at once.
+	charged string
+}
+
+var providerCases = map[string]providerCase{
+	"alipay": {currency: "CNY", charged: "pending"},
+}
+
+func (c providerCase) body(t *testing.T, provider, orderID string, amount int) string {
+	t.Helper()
+	request := map[string]any{
+		"order_id": orderID, "provider": provider, "amount": amount, "currency": c.currency, "subject": "Tea",
+	}
+	for name, value := range c.fields {
+		request[name] = value
+	}
+	body, err := json.Marshal(request)
+	require.NoError(t, err)
+	return string(body)
+}
+
+func (h *harness) armFor(provider, op, fault string) {
+	h.t.Helper()
+	h.armWith(map[string]any{"provider": provider, "op": op, "fault": fault, "times": 1, "delay_ms": 50})
+}
+
+// Every registered provider is in the table.
+func TestEveryProviderIsInTheSuite(t *testing.T) {
+	t.Parallel()
+	keys, err := simulatorKeys()
+	require.NoError(t, err)
+	all, err := providers.Simulated(keys, "http://127.0.0.1:9")
+	require.NoError(t, err)
+	for _, provider := range all {
+		require.Contains(t, providerCases, provider.Name())
+	}
+	require.Len(t, providerCases, len(all))
+}
+
+func TestProviders(t *testing.T) {
+	t.Parallel()
+	for name, c := range providerCases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			t.Run("success", func(t *testing.T) { t.Parallel(); c.success(t, name) })
+			t.Run("decline", func(t *testing.T) { t.Parallel(); c.decline(t, name) })
+			for _, fault := range []string{"error_before", "error_after", "drop_after", "delay"} {
+				t.Run("charge "+fault, func(t *testing.T) { t.Parallel(); c.chargeFault(t, name, fault) })
+				t.Run("query "+fault, func(t *testing.T) { t.Parallel(); c.queryFault(t, name, fault) })
+				t.Run("refund "+fault, func(t *testing.T) { t.Parallel(); c.refundFault(t, name, fault) })
+			}
+			for _, retryKey := range []string{"k1", "k2"} {
+				t.Run("in doubt, retried with "+retryKey, func(t *testing.T) { t.Parallel(); c.inDoubt(t, name, retryKey) })
+			}
+			t.Run("refunds", func(t *testing.T) { t.Parallel(); c.refunds(t, name) })
+			t.Run("notifications", func(t *testing.T) { t.Parallel(); c.notifications(t, name) })
+			t.Run("wrong keys", func(t *testing.T) { t.Parallel(); c.wrongKeys(t, name) })
+		})
+	}
+}
+
+func (c providerCase) success(t *testing.T, provider string) {
+	h := setup(t)
+	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	require.Equal(t, http.StatusCreated, got.status, got.body)
+	require.Equal(t, c.charged, got.field(t, "status"), got.body)
+	again := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	require.True(t, again.replayed())
+	require.Equal(t, got.body, again.body)
+	require.Equal(t, 1, h.charges("order-1"))
+}
+
+func (c providerCase) decline(t *testing.T, provider string) {
+	h := setup(t)
+	h.armFor(provider, "charge", "decline")
+	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	require.Equal(t, http.StatusPaymentRequired, got.status, got.body)
+	again := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	require.True(t, again.replayed())
+	require.Equal(t, got.body, again.body)
+	require.Zero(t, h.charges("order-1"))
+	// Another attempt is not answered with the first one's refusal.
+	got = h.charge("k2", c.body(t, provider, "order-1", 1000))
+	require.Equal(t, http.StatusCreated, got.status, got.body)
+	require.Equal(t, 1, h.charges("order-1"))
+}
+
+func (c providerCase) chargeFault(t *testing.T, provider, fault string) {
+	h := setup(t)
+	h.armFor(provider, "charge", fault)
+	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	if fault == "error_before" {
+		require.GreaterOrEqual(t, got.status, 500, got.body)
+		require.Zero(t, h.charges("order-1"))
+		got = h.charge("k1", c.body(t, provider, "order-1", 1000))
+	}
+	require.Equal(t, http.StatusCreated, got.status, got.body)
+	require.Equal(t, 1, h.charges("order-1"))
+}
+
+func (c providerCase) queryFault(t *testing.T, provider, fault string) {
+	h := setup(t)
+	h.armFor(provider, "charge", "drop_after")
+	h.armFor(provider, "query", fault)
+	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	if got.status == http.StatusGatewayTimeout {
+		got = h.charge("k1", c.body(t, provider, "order-1", 1000))
+	}
+	require.Equal(t, http.StatusCreated, got.status, got.body)
+	require.Equal(t, 1, h.charges("order-1"))
+}
+
+func (c providerCase) refundFault(t *testing.T, provider, fault string) {
+	h := setup(t)
+	c.paid(t, h, provider, "order-1", 1000)
+	h.armFor(provider, "refund", fault)
+	got := h.post("/v1/refunds", "rk1", refundBody("order-1", "", 300))
+	for range 3 {
+		if got.status < 500 {
+			break
+		}
+		got = h.post("/v1/refunds", "rk1", refundBody("order-1", "", 300))
+	}
+	require.Equal(t, http.StatusCreated, got.status, got.body)
+	count, total := h.refunds("order-1")
+	require.Equal(t, 1, count)
+	require.Equal(t, 300, total)
+}
+
+func (c providerCase) inDoubt(t *testing.T, provider, retryKey string) {
+	h := setup(t)
+	h.armFor(provider, "charge", "drop_after")
+	for range 3 {
+		h.armFor(provider, "query", "drop_after")
+	}
+	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	require.Equal(t, http.StatusGatewayTimeout, got.status, got.body)
+	for range 4 {
+		got = h.charge(retryKey, c.body(t, provider, "order-1", 1000))
+		if got.status == http.StatusCreated {
+			break
+		}
+	}
+	require.Equal(t, http.StatusCreated, got.status, got.body)
+	require.Equal(t, 1, h.charges("order-1"))
+}
+
+func (c providerCase) refunds(t *testing.T, provider string) {
+	h := setup(t)
+	c.paid(t, h, provider, "order-1", 1000)
+	for i, key := range []string{"rk1", "rk2", "rk2"} {
+		got := h.post("/v1/refunds", key, refundBody("order-1", "", 300))
+		require.Equal(t, http.StatusCreated, got.status, got.body)
+		require.Equal(t, i == 2, got.replayed())
+	}
+	got := h.post("/v1/refunds", "rk3", refundBody("order-1", "", 401))
+	require.Equal(t, "refund_exceeds_capture", got.field(t, "code"))
+	count, total := h.refunds("order-1")
+	require.Equal(t, 2, count)
+	require.Equal(t, 600, total)
+	h.armFor(provider, "refund", "decline")
+	got = h.post("/v1/refunds", "rk4", refundBody("order-1", "", 100))
+	require.Equal(t, http.StatusPaymentRequired, got.status, got.body)
+}
+
+// paid makes an order that is known to be paid, by its notification.
+func (c providerCase) paid(t *testing.T, h *harness, provider, orderID string, amount int) {
+	t.Helper()
+	got := h.charge("pay-"+orderID, c.body(t, provider, orderID, amount))
+	require.Equal(t, http.StatusCreated, got.status, got.body)
+	for _, told := range h.notifyFor(provider, orderID, "paid", 1, false) {
+		require.Equal(t, http.StatusOK, told.Status, "%+v", told)
+	}
+	require.Equal(t, "paid", h.orderStatus(orderID))
+}
+
+func (c providerCase) notifications(t *testing.T, provider string) {
+	for _, parallel := range []bool{false, true} {
+		h := setup(t)
+		h.stock("tea", 10)
+		body, err := json.Marshal(map[string]any{
+			"order_id": "order-1", "amount": 1000, "currency": c.currency, "items": []map[string]any{{"sku": "tea", "quantity": 1}},
+		})
+		require.NoError(t, err)
+		require.Equal(t, http.StatusCreated, h.post("/v1/orders", "ok1", string(body)).status)
+		require.Equal(t, http.StatusCreated, h.charge("k1", c.body(t, provider, "order-1", 1000)).status)
+		for _, told := range h.notifyFor(provider, "order-1", "paid", 25, parallel) {
+			require.Equal(t, http.StatusOK, told.Status, "%+v", told)
+		}
+		require.Equal(t, "paid", h.orderStatus("order-1"))
+		require.Equal(t, 9, h.sum("SELECT on_hand FROM payments.inventory"))
+		require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.journal WHERE event = 'charge_succeeded'"))
+		require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.outbox"))
+	}
+}
+
+// wrongKeys lets the API speak to a simulator that has other keys: a clear
+// error, and no money.
+func (c providerCase) wrongKeys(t *testing.T, provider string) {
+	h := setup(t, withSimulatorKeys(pspsim.NewKeys))
+	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	require.GreaterOrEqual(t, got.status, 500, got.body)
+	require.Zero(t, h.charges("order-1"))
+}
