@@ -13,6 +13,7 @@ LANGUAGE plpgsql
 VOLATILE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
 AS $function$
 BEGIN
     IF NOT guard.release(p_scope => p_merchant, p_key => p_key, p_fence => p_fence) THEN

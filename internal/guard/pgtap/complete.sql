@@ -1,55 +1,116 @@
-SELECT plan(20);
-CREATE TEMP TABLE held AS SELECT fence FROM guard.claim('m', 'k', 'POST /x', sha256('a'), interval '60 seconds', interval '2 hours');
-SELECT results_eq(
-    $$SELECT c.outcome, c.fence = held.fence, c.response_status, c.response_headers, c.response_body
-        FROM held, guard.complete('m', 'k', held.fence, 201, '{"Location": "/x/1"}', 'body') AS c$$,
-    $$VALUES ('completed', true, 201, '{"Location": "/x/1"}'::jsonb, 'body'::bytea)$$, 'completed');
-SELECT ok(expires_at - completed_at = interval '2 hours', 'the response lives for the key''s whole time to live')
-  FROM guard.idempotency_keys;
-SELECT results_eq(
-    $$SELECT c.outcome, c.response_status, c.response_body FROM held, guard.complete('m', 'k', held.fence, 500, NULL, 'other') AS c$$,
-    $$VALUES ('replay', 201, 'body'::bytea)$$, 'completing twice hands back the first response');
+-- guard.complete
+BEGIN;
+SELECT plan(61);
 
--- FF-07: a stale holder changes nothing, and gets the winner's response.
-CREATE TEMP TABLE stale AS SELECT fence FROM guard.claim('m', 'z', 'POST /x', sha256('a'));
-UPDATE guard.idempotency_keys SET lease_until = clock_timestamp() WHERE key = 'z';
-CREATE TEMP TABLE winner AS SELECT fence FROM guard.claim('m', 'z', 'POST /x', sha256('a'));
-SELECT is(c.outcome, 'conflict', 'FF-07 the winner is at work') FROM stale, guard.complete('m', 'z', stale.fence, 200, NULL, 'stale') AS c;
-SELECT ok(completed_at IS NULL, 'FF-07 nothing was stored') FROM guard.idempotency_keys WHERE key = 'z';
-SELECT is(c.outcome, 'completed', 'FF-07 the winner completes') FROM winner, guard.complete('m', 'z', winner.fence, 200, NULL, 'winner') AS c;
+-- The holder completes.
+SELECT fence AS mine FROM claim() \gset
+SELECT is(words(complete(:mine)), 'completed fence 201 {"Location": "/1"} done', 'completed, with what was stored');
 SELECT results_eq(
-    $$SELECT c.outcome, c.response_body FROM stale, guard.complete('m', 'z', stale.fence, 200, NULL, 'stale') AS c$$,
-    $$VALUES ('replay', 'winner'::bytea)$$, 'FF-07 the stale holder answers with the winner''s response');
-SELECT is(outcome, 'gone', 'no such key: gone') FROM guard.complete('m', 'none', 1, 200, NULL, NULL);
+    $$SELECT response_status, response_headers, response_body, completed_at BETWEEN now() AND clock_timestamp(),
+             expires_at - completed_at
+        FROM guard.idempotency_keys$$,
+    $$VALUES (201, '{"Location": "/1"}'::jsonb, 'done'::bytea, true, interval '24 hours')$$,
+    'it is stored, and lives for 24 hours from now');
+SELECT everything() AS before \gset
+SELECT is(words(complete(:mine, 'again')), 'replay 201 {"Location": "/1"} done', 'twice: the first response stands');
+SELECT is(everything(), :'before', 'and nothing changes');
 
--- A holder whose lease ran out, and whom nobody replaced, may still complete.
-CREATE TEMP TABLE late AS SELECT fence FROM guard.claim('m', 'late', 'POST /x', sha256('a'));
-UPDATE guard.idempotency_keys
-   SET locked_at = clock_timestamp() - interval '2 hours', lease_until = clock_timestamp() - interval '1 hour',
-       expires_at = clock_timestamp()
- WHERE key = 'late';
-SELECT is(c.outcome, 'completed', 'late, but still the newest holder') FROM late, guard.complete('m', 'late', late.fence, 204, NULL, NULL) AS c;
-SELECT results_eq(
-    $$SELECT outcome, response_status, response_headers, response_body FROM guard.claim('m', 'late', 'POST /x', sha256('a'))$$,
-    $$VALUES ('replay', 204, '{}'::jsonb, ''::bytea)$$, 'FF-16 empty: no headers and no body are kept as such');
+-- FF-07: a stale holder, while the next one is at work, and after.
+SELECT fence AS stale FROM claim('taken over') \gset
+SELECT elapse('61 seconds');
+SELECT fence AS next FROM claim('taken over') \gset
+SELECT everything() AS before \gset
+SELECT is(words(complete(:stale, 'stale', 'taken over')), 'conflict retry', 'FF-07 stale: the new holder is at work');
+SELECT is(everything(), :'before', 'FF-07 nothing changes');
+SELECT elapse('61 seconds');
+SELECT everything() AS before \gset
+SELECT is(words(complete(:stale, 'stale', 'taken over')), 'conflict retry', 'FF-07 stale: the new holder''s lease is over too');
+SELECT is(words(complete(:next + 1, 'stale', 'taken over')), 'conflict retry', 'a fence that was never given is stale too');
+SELECT is(everything(), :'before', 'FF-07 nothing changes');
+SELECT is(words(complete(:next, 'winner', 'taken over')), 'completed fence 201 {"Location": "/1"} winner',
+          'a lease that is over stops nobody who was not replaced');
+SELECT everything() AS before \gset
+SELECT is(words(complete(:stale, 'stale', 'taken over')), 'replay 201 {"Location": "/1"} winner',
+          'FF-07 stale: answers as the winner did');
+SELECT is(everything(), :'before', 'FF-07 nothing changes');
 
--- FF-16, FF-32: whatever the bytes are.
-CREATE TEMP TABLE bytes AS
-SELECT string_agg(set_byte('\x00', 0, b), '' ORDER BY b) AS body FROM generate_series(0, 255) AS b;
-SELECT is(x.outcome, 'completed', 'all 256 byte values')
-  FROM bytes, guard.claim('m', 'bytes', 'POST /x', sha256('a')) AS c, guard.complete('m', 'bytes', c.fence, 200, NULL, bytes.body) AS x;
-SELECT ok(c.response_body = bytes.body AND octet_length(c.response_body) = 256, 'FF-16 identical on replay')
-  FROM bytes, guard.claim('m', 'bytes', 'POST /x', sha256('a')) AS c;
-SELECT is(x.outcome, 'completed', 'odd JSON')
-  FROM guard.claim('m', 'json', 'POST /x', sha256('a')) AS c,
-       guard.complete('m', 'json', c.fence, 200, NULL, '{"b":12345678901234567890.10,"a":1,"a":2 }') AS x;
-SELECT is(convert_from(response_body, 'UTF8'), '{"b":12345678901234567890.10,"a":1,"a":2 }', 'FF-32 byte for byte')
-  FROM guard.claim('m', 'json', 'POST /x', sha256('a'));
+-- The key is gone.
+SELECT is(words(complete(1, 'done', 'never claimed')), 'gone', 'never claimed: gone');
+SELECT fence AS mine FROM claim('released') \gset
+SELECT guard.release('scope', 'released', :mine) \g /dev/null
+SELECT is(words(complete(:mine, 'done', 'released')), 'gone', 'released: gone');
+SELECT fence AS mine FROM claim('purged') \gset
+SELECT elapse('40 days');
+SELECT guard.purge_batch(p_batch => 100, p_from => '(0,0)', p_until => '(100,0)', p_in_doubt_grace => '30 days') \g /dev/null
+SELECT is(words(complete(:mine, 'done', 'purged')), 'gone', 'purged: gone');
+SELECT is(count(*), 0::bigint, 'nothing is stored then') FROM guard.idempotency_keys;
 
-SELECT throws_ok($$SELECT guard.complete(NULL, 'k', 1, 200, NULL, NULL)$$, 'IK001');
-SELECT throws_ok($$SELECT guard.complete('m', repeat('k', 256), 1, 200, NULL, NULL)$$, 'IK002');
-SELECT throws_ok($$SELECT guard.complete('m', 'k', NULL, 200, NULL, NULL)$$, 'IK007');
-SELECT throws_ok($$SELECT guard.complete('m', 'k', 1, 99, NULL, NULL)$$, 'IK008');
-SELECT throws_ok($$SELECT guard.complete('m', 'k', 1, 600, NULL, NULL)$$, 'IK008');
-SELECT throws_ok($$SELECT guard.complete('m', 'k', 1, 200, '[]', NULL)$$, 'IK009');
+-- Work that outlasted the key's life.
+SELECT fence AS mine FROM claim('late') \gset
+SELECT elapse('30 hours');
+SELECT is((complete(:mine, 'late', 'late')).outcome, 'completed', 'past its life, nobody took over: completed');
+SELECT elapse('23 hours');
+SELECT is(words(claim('late')), 'replay 201 {"Location": "/1"} late', 'the response lives from its completion');
+
+-- A response lives for hours, and not for the days of the session's time
+-- zone: here the clocks change within its life, whatever today is.
+SELECT set_config('TimeZone', format('AAA0BBB,J%s/0,J%s/0', (today + 10) % 365 + 1, (today + 200) % 365 + 1), true)
+  FROM CAST(extract(doy FROM now()) AS int) AS today \g /dev/null
+SELECT fence AS mine FROM guard.claim('scope', 'clocks', 'POST /', sha256(''), p_ttl => '720 hours') \gset
+SELECT is((complete(:mine, 'done', 'clocks')).outcome, 'completed', 'completed before the clocks change');
+SELECT is(expires_at - completed_at, interval '720 hours', 'lives for its full time where the clocks change')
+  FROM guard.idempotency_keys WHERE key = 'clocks';
+SELECT cmp_ok(now() + interval '30 days', '<>', now() + interval '720 hours', 'they do change');
+SET LOCAL TimeZone = 'UTC';
+
+-- FF-16, FF-32: bytes are bytes.
+CREATE TEMP TABLE bodies (what text, body bytea);
+INSERT INTO bodies
+SELECT 'all 256 byte values', string_agg(set_byte('\x00', 0, b), '' ORDER BY b) FROM generate_series(0, 255) AS b
+UNION ALL VALUES
+    ('nothing', ''::bytea),
+    ('one zero byte', '\x00'),
+    ('not UTF-8', '\xfffec0af'),
+    ('gzip', '\x1f8b0800000000000003030000000000000000'),
+    ('large numbers', '{"n": 12345678901234567890.10, "e": 1E400, "z": 1.0}'),
+    ('duplicate names in their own order', '{"b": 1, "a": 2, "b": 3 }'),
+    ('an escaped NUL, and a newline at the end', E'{"a": "\\\\u0000"}\n'),
+    ('success', 'success'),
+    ('a megabyte', repeat('0123456789abcdef', 65536)::bytea);
+SELECT is(octet_length(body), 256, 'these are 256 bytes') FROM bodies WHERE what = 'all 256 byte values';
+SELECT is((guard.complete('scope', what, c.fence, 200, NULL, body)).response_body, body, 'FF-16 FF-32 completed: ' || what)
+  FROM bodies, LATERAL claim(what) AS c;
+SELECT is((claim(what)).response_body, body, 'FF-16 FF-32 replayed: ' || what) FROM bodies;
+
+-- FF-16: a status without a body; headers of any kind.
+SELECT is(words(guard.complete('scope', 'empty', c.fence, 204, NULL, NULL)), 'completed fence 204 {} ', 'FF-16 null is empty')
+  FROM claim('empty') AS c;
+SELECT is(words(claim('empty')), 'replay 204 {} ', 'FF-16 and replayed as such');
+SELECT is(words(guard.complete('scope', 'headers', c.fence, 599, '{"X": "é\"", "x": [1]}', 'b')),
+          'completed fence 599 {"X": "é\"", "x": [1]} b', 'headers are kept')
+  FROM claim('headers') AS c;
+SELECT is(words(claim('headers')), 'replay 599 {"X": "é\"", "x": [1]} b', 'and replayed');
+SELECT is((guard.complete('scope', 'lowest', c.fence, 100, '{}', '')).outcome, 'completed', 'the lowest status')
+  FROM claim('lowest') AS c;
+
+-- Limits.
+SELECT throws_ok(format($$SELECT guard.complete(%s)$$, arguments), code, NULL, arguments)
+  FROM (VALUES
+    ('NULL, ''k'', 1, 200, NULL, NULL', 'IK001'),
+    (''''', ''k'', 1, 200, NULL, NULL', 'IK001'),
+    ('repeat(''s'', 256), ''k'', 1, 200, NULL, NULL', 'IK001'),
+    ('''s'', NULL, 1, 200, NULL, NULL', 'IK002'),
+    ('''s'', '''', 1, 200, NULL, NULL', 'IK002'),
+    ('''s'', repeat(''k'', 256), 1, 200, NULL, NULL', 'IK002'),
+    ('''s'', ''k'', NULL, 200, NULL, NULL', 'IK007'),
+    ('''s'', ''k'', 1, NULL, NULL, NULL', 'IK008'),
+    ('''s'', ''k'', 1, 99, NULL, NULL', 'IK008'),
+    ('''s'', ''k'', 1, 600, NULL, NULL', 'IK008'),
+    ('''s'', ''k'', 1, 200, ''[]'', NULL', 'IK009'),
+    ('''s'', ''k'', 1, 200, ''"text"'', NULL', 'IK009'),
+    ('''s'', ''k'', 1, 200, ''null'', NULL', 'IK009')
+  ) AS bad (arguments, code);
+SELECT is((guard.complete(repeat('🔑', 255), repeat('鍵', 255), 1, 200, NULL, NULL)).outcome, 'gone', 'as long as can be');
+
 SELECT * FROM finish();
+ROLLBACK;

@@ -3,6 +3,8 @@
 --
 -- Locks, in this order, as in every function here: the key, the order, its
 -- charges, stock. A replay, a conflict and a mismatch lock and write nothing.
+-- Plans: enable_seqscan as in guard.claim, for all that is called from here and
+-- in every function that the server calls.
 CREATE OR REPLACE FUNCTION payments.begin_charge(
     p_merchant     text,
     p_key          text,
@@ -22,6 +24,7 @@ LANGUAGE plpgsql
 VOLATILE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
 AS $function$
 DECLARE
     v_claim  guard.result;
