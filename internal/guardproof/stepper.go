@@ -32,7 +32,7 @@ type outcome struct {
 // quietTimeout is how long a step may take before something is surely wrong.
 const quietTimeout = 30 * time.Second
 
-// patience saves asking the database about a call that is just returning.
+// patience saves asking the database about calls that are just returning.
 const patience = time.Millisecond
 
 func newStepper(ctx context.Context, target Target, sessions int) (*stepper, error) {
@@ -68,12 +68,7 @@ func (s *stepper) start(ctx context.Context, i int, run func(context.Context, *p
 		a, err := run(ctx, session.conn)
 		pending <- outcome{a, err}
 	}()
-	// Most calls return at once; the others are looked at in settle.
-	select {
-	case session.last = <-pending:
-		session.pending = nil
-	case <-time.After(patience):
-	}
+	session.await()
 	return s.settle(ctx)
 }
 
@@ -94,8 +89,28 @@ func (s *stepper) settle(ctx context.Context) error {
 		if stuck {
 			return nil
 		}
+		s.awaitAny()
 		if time.Now().After(deadline) {
 			return fmt.Errorf("a call neither returned nor waited for a lock within %s", quietTimeout)
+		}
+	}
+}
+
+// await takes in a call that returns soon, as most do.
+func (s *session) await() {
+	select {
+	case s.last = <-s.pending:
+		s.pending = nil
+	case <-time.After(patience):
+	}
+}
+
+// awaitAny gives the calls time before the database is asked again.
+func (s *stepper) awaitAny() {
+	for _, session := range s.sessions {
+		if session.pending != nil {
+			session.await()
+			return
 		}
 	}
 }

@@ -180,7 +180,7 @@ func everyOutcome(d desk) {
 // manySessions lets sessions loose on one key at the same moment, again and
 // again.
 func manySessions(d desk) {
-	const sessions, rounds = 20, 10
+	const sessions, rounds = 50, 4
 	conns := make([]*pgx.Conn, sessions)
 	for i := range conns {
 		conns[i] = d.connect(d.target.App)

@@ -43,21 +43,28 @@ func (t Target) clone(ctx context.Context, changes ...replacement) (Target, func
 	app := t.App.Copy()
 	app.Host, app.Port, app.Database, app.Fallbacks = t.Owner.Host, t.Owner.Port, name, nil
 	copied := Target{App: app, Owner: withDatabase(t.Owner, name)}
-	for _, change := range changes {
-		if err := change.install(ctx, copied.Owner); err != nil {
-			return Target{}, nil, err
-		}
+	if err := copied.install(ctx, changes); err != nil {
+		return Target{}, nil, err
 	}
 	return copied, drop, nil
 }
 
-// install fails when the text that it replaces is not there.
-func (r replacement) install(ctx context.Context, owner *pgx.ConnConfig) error {
-	conn, err := pgx.ConnectConfig(ctx, owner)
+func (t Target) install(ctx context.Context, changes []replacement) error {
+	conn, err := pgx.ConnectConfig(ctx, t.Owner)
 	if err != nil {
 		return fmt.Errorf("connect as owner: %w", err)
 	}
 	defer func() { _ = conn.Close(ctx) }()
+	for _, change := range changes {
+		if err := change.install(ctx, conn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// install fails when the text that it replaces is not there.
+func (r replacement) install(ctx context.Context, conn *pgx.Conn) error {
 	var definition string
 	if err := conn.QueryRow(ctx, `SELECT pg_get_functiondef(oid) FROM pg_proc
 		WHERE pronamespace = 'guard'::regnamespace AND proname = $1`, r.function).Scan(&definition); err != nil {
