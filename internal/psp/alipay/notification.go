@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	sdk "github.com/smartwalle/alipay/v3"
 
@@ -21,9 +22,9 @@ import (
 // swallow the TRADE_SUCCESS that follows; a refund, which arrives under the
 // status that the trade then has, has its own number.
 func (p *Provider) ParseNotification(_ context.Context, _ http.Header, body []byte) (psp.Notification, error) {
-	form, err := url.ParseQuery(string(body))
+	form, err := unambiguous(body)
 	if err != nil {
-		return psp.Notification{}, errors.New("alipay: the notification is not a form")
+		return psp.Notification{}, err
 	}
 	told, err := p.client.DecodeNotification(form)
 	if err != nil {
@@ -41,23 +42,54 @@ func (p *Provider) ParseNotification(_ context.Context, _ http.Header, body []by
 	if err != nil {
 		return psp.Notification{}, fmt.Errorf("alipay: the notification's total_amount: %w", err)
 	}
-	n := psp.Notification{
+	return event(psp.Notification{
 		OrderID: told.OutTradeNo, TradeNo: told.TradeNo, Money: total, Code: string(told.TradeStatus),
 		Key: "webhook:alipay:" + told.OutTradeNo,
+	}, told)
+}
+
+// unambiguous reads the form. The signature is over its parameters joined by
+// &, so that a value that contains & could hide the parameters that follow it:
+// such a form, and one that gives a parameter twice, is no notification for an
+// order of ours, whose subjects have no &.
+func unambiguous(body []byte) (url.Values, error) {
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return nil, errors.New("alipay: the notification is not a form")
 	}
-	if told.RefundFee != "" || told.GmtRefund != "" {
-		return refunded(n, told)
+	for name, values := range form {
+		if len(values) > 1 || strings.Contains(values[0], "&") {
+			return nil, fmt.Errorf("alipay: parameter %q of the notification is ambiguous", name)
+		}
 	}
+	return form, nil
+}
+
+// event tells the events of a trade apart. A refund of a part leaves the trade
+// at TRADE_SUCCESS, one of the whole closes it; TRADE_FINISHED is the end of
+// the time for refunds, and no refund even where it repeats one.
+func event(n psp.Notification, told *sdk.Notification) (psp.Notification, error) {
+	refunded, err := refundedTotal(told)
+	if err != nil {
+		return psp.Notification{}, err
+	}
+	isRefund := refunded.Amount > 0
 	switch told.TradeStatus {
 	case sdk.TradeStatusSuccess:
+		if isRefund {
+			return refund(n, told, refunded), nil
+		}
 		n.Event = psp.EventPaid
 		return n, nil
+	case sdk.TradeStatusClosed:
+		if isRefund {
+			return refund(n, told, refunded), nil
+		}
+		n.Event = psp.EventClosed
 	case sdk.TradeStatusFinished:
 		n.Event = psp.EventFinished
 	case sdk.TradeStatusWaitBuyerPay:
 		n.Event = psp.EventWaiting
-	case sdk.TradeStatusClosed:
-		n.Event = psp.EventClosed
 	default:
 		return psp.Notification{}, fmt.Errorf("alipay: the notification has an unknown trade_status %q", told.TradeStatus)
 	}
@@ -65,28 +97,36 @@ func (p *Provider) ParseNotification(_ context.Context, _ http.Header, body []by
 	return n, nil
 }
 
-// refunded reads a refund: refund_fee is what was given back in all so far,
-// out_biz_no the number of this refund.
-func refunded(n psp.Notification, told *sdk.Notification) (psp.Notification, error) {
+// refundedTotal is what was given back of the trade in all so far: a payment's
+// notification leaves refund_fee out or has it 0.00.
+func refundedTotal(told *sdk.Notification) (money.Money, error) {
+	if told.RefundFee == "" && told.GmtRefund == "" {
+		return money.Money{Currency: "CNY"}, nil
+	}
 	total, err := money.ParseDecimal(told.RefundFee, "CNY")
 	if err != nil {
-		return psp.Notification{}, fmt.Errorf("alipay: the notification's refund_fee: %w", err)
+		return money.Money{}, fmt.Errorf("alipay: the notification's refund_fee: %w", err)
 	}
-	n.RefundedTotal = total
+	return total, nil
+}
+
+// refund is the event of one refund. out_biz_no is its out_request_no; a
+// refund without any number is told apart by the total that it leads to.
+func refund(n psp.Notification, told *sdk.Notification, total money.Money) psp.Notification {
+	n.Event, n.RefundedTotal = psp.EventRefundPartial, total
+	if total.Amount >= n.Money.Amount {
+		n.Event = psp.EventRefundFull
+	}
 	n.RefundID = told.OutBizNo
 	if n.RefundID == "" {
 		n.RefundID = told.OutRequestNo
 	}
-	n.Event = psp.EventRefundPartial
-	if total.Amount >= n.Money.Amount {
-		n.Event = psp.EventRefundFull
-	}
 	if n.RefundID != "" {
 		n.Key += ":refund:" + n.RefundID
 	} else {
-		n.Key += ":refunded:" + told.RefundFee
+		n.Key += fmt.Sprintf(":refunded:%d", total.Amount)
 	}
-	return n, nil
+	return n
 }
 
 // Acknowledge implements psp.Provider: these seven bytes and nothing else
