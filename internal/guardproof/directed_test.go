@@ -28,9 +28,9 @@ const (
 	beforeTakeover = "UPDATE guard.idempotency_keys AS k"
 )
 
-// TestPurgedUnderAClaim stops a claim between two of its statements, while the
+// TestFF03_PurgedUnderAClaim stops a claim between two of its statements, while the
 // row that it met is purged and another claim comes and goes (FF-03).
-func TestPurgedUnderAClaim(t *testing.T) {
+func TestFF03_PurgedUnderAClaim(t *testing.T) {
 	t.Parallel()
 	target := newTarget(t)
 	for name, test := range map[string]struct {
@@ -146,9 +146,9 @@ func (p paused) outcome() guard.Outcome {
 	return p.steps.sessions[0].last.answer.outcome
 }
 
-// TestLeaseBoundary: a lease that ends at the moment that a claim reads is
+// TestFF04_LeaseBoundary: a lease that ends at the moment that a claim reads is
 // over; one that ends a microsecond later is not.
-func TestLeaseBoundary(t *testing.T) {
+func TestFF04_LeaseBoundary(t *testing.T) {
 	t.Parallel()
 	w := newStepped(t, newTarget(t))
 	initial := initialStates()[held]

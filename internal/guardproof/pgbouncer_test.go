@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPgBouncer runs the suite through PgBouncer in transaction mode (FF-11),
+// TestFF11_PgBouncer runs the suite through PgBouncer in transaction mode (FF-11),
 // where each transaction may meet another server connection. Older PgBouncers,
 // Debian 12's 1.18 among them, do not follow prepared statements there: pgx
 // must then send none, hence the exec modes.
-func TestPgBouncer(t *testing.T) {
+func TestFF11_PgBouncer(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe} {
 		t.Run(mode.String(), func(t *testing.T) {

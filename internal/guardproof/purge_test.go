@@ -29,10 +29,10 @@ const layExpiredSQL = `INSERT INTO guard.idempotency_keys (scope, key, request_p
 
 const countDueSQL = `SELECT count(*) FROM guard.idempotency_keys WHERE expires_at <= clock_timestamp() AND completed_at IS NOT NULL`
 
-// TestPurgeWithTraffic purges many keys, called from payonce_app, while other
+// TestFF29_PurgeWithTraffic purges many keys, called from payonce_app, while other
 // sessions claim and complete new keys and the very keys that are being purged
 // (FF-29).
-func TestPurgeWithTraffic(t *testing.T) {
+func TestFF29_PurgeWithTraffic(t *testing.T) {
 	t.Parallel()
 	rows := purgeRows
 	if asked := os.Getenv("PAYONCE_PURGE_ROWS"); asked != "" {
