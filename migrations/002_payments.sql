@@ -48,7 +48,7 @@ CREATE TABLE payments.charges (
     order_id        text        NOT NULL REFERENCES payments.orders (order_id),
     merchant        text        NOT NULL,
     idempotency_key text        NOT NULL,
-    held_by         text        NOT NULL,
+    fence           bigint      NOT NULL,
     provider        text        NOT NULL,
     method          text        NOT NULL,
     amount          bigint      NOT NULL CHECK (amount > 0),
@@ -61,18 +61,22 @@ CREATE TABLE payments.charges (
     failure_kind    text        CHECK (failure_kind IN ('refused', 'unsent')),
     failure_code    text,
     failure_message text,
+    due_at          timestamptz,
+    inquiries       int         NOT NULL DEFAULT 0,
     created_at      timestamptz NOT NULL,
     updated_at      timestamptz NOT NULL,
-    CONSTRAINT failed_has_kind CHECK ((status = 'failed') = (failure_kind IS NOT NULL))
+    CONSTRAINT failed_has_kind CHECK ((status = 'failed') = (failure_kind IS NOT NULL)),
+    CONSTRAINT open_is_due CHECK (status IN ('succeeded', 'failed') OR due_at IS NOT NULL)
 );
 ALTER TABLE payments.charges SET (fillfactor = 70);
 CREATE INDEX charges_order_id ON payments.charges (order_id);
+CREATE INDEX charges_due ON payments.charges (due_at) WHERE due_at IS NOT NULL;
 COMMENT ON TABLE payments.charges IS 'One row per attempt to charge an order at a provider.';
 COMMENT ON COLUMN payments.charges.charge_id IS 'Our number of the charge.';
 COMMENT ON COLUMN payments.charges.order_id IS 'The order that is charged.';
-COMMENT ON COLUMN payments.charges.merchant IS 'Whose charge it is; with idempotency_key and held_by the scope of the key.';
-COMMENT ON COLUMN payments.charges.idempotency_key IS 'The key that started the charge.';
-COMMENT ON COLUMN payments.charges.held_by IS 'The key whose holder works on the charge now; another one only after the first left it in doubt.';
+COMMENT ON COLUMN payments.charges.merchant IS 'Whose charge it is; with idempotency_key the name of its key.';
+COMMENT ON COLUMN payments.charges.idempotency_key IS 'The key that started the charge, and the only one that may take it over.';
+COMMENT ON COLUMN payments.charges.fence IS 'The fence of its key''s last claim for it; 0 where there was none.';
 COMMENT ON COLUMN payments.charges.provider IS 'alipay, wechat, stripe or 2c2p.';
 COMMENT ON COLUMN payments.charges.method IS 'The provider''s way of paying; empty for its default.';
 COMMENT ON COLUMN payments.charges.amount IS 'Amount in minor units of the currency.';
@@ -86,6 +90,9 @@ COMMENT ON COLUMN payments.charges.failure_kind IS
     'refused: the provider refused for good; unsent: the money surely did not move and a new attempt is free.';
 COMMENT ON COLUMN payments.charges.failure_code IS 'The provider''s code.';
 COMMENT ON COLUMN payments.charges.failure_message IS 'The provider''s explanation.';
+COMMENT ON COLUMN payments.charges.due_at IS
+    'When the reconciler looks at it next: after the lease of its holder, and then with growing waits; null when nothing is left to do.';
+COMMENT ON COLUMN payments.charges.inquiries IS 'How often the reconciler has looked.';
 COMMENT ON COLUMN payments.charges.created_at IS 'When the attempt began.';
 COMMENT ON COLUMN payments.charges.updated_at IS 'When its status last changed.';
 
@@ -140,6 +147,18 @@ COMMENT ON COLUMN payments.charge_view.failure_message IS 'The provider''s expla
 COMMENT ON COLUMN payments.charge_view.created_at IS 'When the attempt began.';
 COMMENT ON COLUMN payments.charge_view.updated_at IS 'When its status last changed.';
 
+CREATE TYPE payments.due_charge AS (
+    merchant text,
+    key      text,
+    fence    bigint,
+    charge   payments.charge_view
+);
+COMMENT ON TYPE payments.due_charge IS 'A charge that a reconciler has taken.';
+COMMENT ON COLUMN payments.due_charge.merchant IS 'Whose charge it is: the scope of the key.';
+COMMENT ON COLUMN payments.due_charge.key IS 'The key that started it.';
+COMMENT ON COLUMN payments.due_charge.fence IS 'The fence of the key, which was taken over too; null where the charge has none to complete.';
+COMMENT ON COLUMN payments.due_charge.charge IS 'The charge; null when nothing is due.';
+
 CREATE TYPE payments.charge_result AS (
     outcome          text,
     fence            bigint,
@@ -167,7 +186,7 @@ CREATE TABLE payments.refunds (
     charge_id       text        NOT NULL REFERENCES payments.charges (charge_id),
     merchant        text        NOT NULL,
     idempotency_key text        NOT NULL,
-    held_by         text        NOT NULL,
+    fence           bigint      NOT NULL,
     amount          bigint      NOT NULL CHECK (amount > 0),
     currency        text        NOT NULL,
     status          text        NOT NULL
@@ -176,19 +195,24 @@ CREATE TABLE payments.refunds (
     failure_kind    text        CHECK (failure_kind IN ('refused', 'unsent')),
     failure_code    text,
     failure_message text,
+    due_at          timestamptz,
+    inquiries       int         NOT NULL DEFAULT 0,
     created_at      timestamptz NOT NULL,
     updated_at      timestamptz NOT NULL,
-    CONSTRAINT failed_has_kind CHECK ((status = 'failed') = (failure_kind IS NOT NULL))
+    CONSTRAINT failed_has_kind CHECK ((status = 'failed') = (failure_kind IS NOT NULL)),
+    CONSTRAINT open_is_due CHECK (status IN ('succeeded', 'failed') OR due_at IS NOT NULL)
 );
 ALTER TABLE payments.refunds SET (fillfactor = 70);
 CREATE INDEX refunds_order_id ON payments.refunds (order_id);
+CREATE INDEX refunds_due ON payments.refunds (due_at) WHERE due_at IS NOT NULL;
 COMMENT ON TABLE payments.refunds IS 'One row per refund. Together they never exceed what the order''s charge captured.';
 COMMENT ON COLUMN payments.refunds.refund_id IS 'The refund number: out_request_no, out_refund_no. Equal numbers are one refund.';
 COMMENT ON COLUMN payments.refunds.order_id IS 'The order whose money goes back.';
 COMMENT ON COLUMN payments.refunds.charge_id IS 'The charge that captured the money.';
-COMMENT ON COLUMN payments.refunds.merchant IS 'Whose refund it is; with idempotency_key and held_by the scope of the key.';
-COMMENT ON COLUMN payments.refunds.idempotency_key IS 'The key that started the refund.';
-COMMENT ON COLUMN payments.refunds.held_by IS 'The key whose holder works on the refund now; another one only after the first left it in doubt.';
+COMMENT ON COLUMN payments.refunds.merchant IS 'Whose refund it is; with idempotency_key the name of its key.';
+COMMENT ON COLUMN payments.refunds.idempotency_key IS
+    'The key that started the refund, and the only one that may take it over; another may start it anew after it was unsent.';
+COMMENT ON COLUMN payments.refunds.fence IS 'The fence of its key''s last claim for it; 0 where there was none.';
 COMMENT ON COLUMN payments.refunds.amount IS 'Amount in minor units of the currency.';
 COMMENT ON COLUMN payments.refunds.currency IS 'ISO 4217 code, the order''s.';
 COMMENT ON COLUMN payments.refunds.status IS 'processing, pending (the provider is still at work), succeeded, failed, or in_doubt.';
@@ -197,6 +221,9 @@ COMMENT ON COLUMN payments.refunds.failure_kind IS
     'refused: the provider refused for good; unsent: the money surely did not move and the refund may be tried again.';
 COMMENT ON COLUMN payments.refunds.failure_code IS 'The provider''s code.';
 COMMENT ON COLUMN payments.refunds.failure_message IS 'The provider''s explanation.';
+COMMENT ON COLUMN payments.refunds.due_at IS
+    'When the reconciler looks at it next: after the lease of its holder, and then with growing waits; null when nothing is left to do.';
+COMMENT ON COLUMN payments.refunds.inquiries IS 'How often the reconciler has looked.';
 COMMENT ON COLUMN payments.refunds.created_at IS 'When the refund began.';
 COMMENT ON COLUMN payments.refunds.updated_at IS 'When its status last changed.';
 
@@ -233,6 +260,18 @@ COMMENT ON COLUMN payments.refund_view.updated_at IS 'When its status last chang
 COMMENT ON COLUMN payments.refund_view.charge_trade_no IS 'The provider''s number of the charge.';
 COMMENT ON COLUMN payments.refund_view.charge_attempt IS 'The attempt that captured the money.';
 COMMENT ON COLUMN payments.refund_view.charge_amount IS 'What was captured, in minor units.';
+
+CREATE TYPE payments.due_refund AS (
+    merchant text,
+    key      text,
+    fence    bigint,
+    refund   payments.refund_view
+);
+COMMENT ON TYPE payments.due_refund IS 'A refund that a reconciler has taken.';
+COMMENT ON COLUMN payments.due_refund.merchant IS 'Whose refund it is: the scope of the key.';
+COMMENT ON COLUMN payments.due_refund.key IS 'The key that started it.';
+COMMENT ON COLUMN payments.due_refund.fence IS 'The fence of the key, which was taken over too; null where the refund has none to complete.';
+COMMENT ON COLUMN payments.due_refund.refund IS 'The refund; null when nothing is due.';
 
 CREATE TYPE payments.refund_result AS (
     outcome          text,

@@ -35,6 +35,6 @@ PAYONCE_DATABASE_URL.`,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
 	}
-	root.AddCommand(newServe(), newDev(), newMigrate(), newSQL(), newAPIKey())
+	root.AddCommand(newServe(), newDev(), newMigrate(), newSQL(), newAPIKey(), newReconcile())
 	return root
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/internal/providers"
 	"github.com/payonce/payonce/internal/psp"
+	"github.com/payonce/payonce/internal/reconcile"
 )
 
 func newServe() *cobra.Command {
@@ -80,6 +81,8 @@ func (s *settings) serve(
 	if s.outboxURL != "" {
 		running.Go(func() { outbox.Deliver(background, pool, s.outboxURL, log) })
 	}
+	reconciler := reconcile.New(service, httpapi.StoredCharge, httpapi.StoredRefund, log)
+	running.Go(func() { reconciler.Run(background) })
 	defer running.Wait()
 	defer stopBackground()
 	log.InfoContext(ctx, "serving the API", "address", listener.Addr().String())

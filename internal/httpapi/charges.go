@@ -50,7 +50,7 @@ func (api *API) postCharge(w http.ResponseWriter, r *http.Request) {
 	}
 	info := infoOf(r.Context())
 	info.orderID = request.OrderID
-	result, err := api.payments.Begin(r.Context(), request, storedCharge)
+	result, err := api.payments.Begin(r.Context(), request, StoredCharge)
 	if err != nil {
 		api.failDatabase(w, r, err)
 		return
@@ -99,9 +99,9 @@ func (api *API) readCharge(
 	return request, nil
 }
 
-// storedCharge is the response for a charge that has ended; it is stored with
+// StoredCharge is the response for a charge that has ended; it is stored with
 // the key and sent on every retry.
-func storedCharge(charge payments.Charge) (guard.Response, error) {
+func StoredCharge(charge payments.Charge) (guard.Response, error) {
 	status, contentType, payload := http.StatusCreated, jsonType, any(bodyOf(charge))
 	if charge.Status == payments.Failed {
 		p := declined.problem()

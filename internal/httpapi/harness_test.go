@@ -24,6 +24,7 @@ import (
 	"github.com/payonce/payonce/internal/providers"
 	"github.com/payonce/payonce/internal/psp"
 	"github.com/payonce/payonce/internal/pspsim"
+	"github.com/payonce/payonce/internal/reconcile"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -42,6 +43,8 @@ type harness struct {
 	api   *httptest.Server
 	sim   *httptest.Server
 	owner *pgxpool.Pool
+
+	reconciler *reconcile.Reconciler
 }
 
 // option changes how the API is set up for one test.
@@ -68,6 +71,16 @@ func withSimulatorKeys(keys func() (*pspsim.Keys, error)) option {
 
 func withProvider(wrap func(psp.Provider) psp.Provider) option {
 	return func(o *setupOptions) { o.wrap = wrap }
+}
+
+// only wraps one provider.
+func only(name string, wrap func(psp.Provider) psp.Provider) func(psp.Provider) psp.Provider {
+	return func(p psp.Provider) psp.Provider {
+		if p.Name() != name {
+			return p
+		}
+		return wrap(p)
+	}
 }
 
 func withLimits(limits payments.Limits) option {
@@ -128,6 +141,7 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 	log := slog.New(slog.DiscardHandler)
 	service, err := payments.New(pool, all, o.limits, log)
 	require.NoError(t, err)
+	h.reconciler = reconcile.New(service, httpapi.StoredCharge, httpapi.StoredRefund, log)
 	api.Config.Handler = httpapi.New(service, payments.NewAPIKeys(pool), log)
 	api.Start()
 	t.Cleanup(api.Close)
@@ -263,6 +277,28 @@ func (h *harness) sum(sql string, args ...any) int {
 func (h *harness) orderStatus(orderID string) string {
 	h.t.Helper()
 	return h.get("/v1/orders/"+orderID).field(h.t, "status").(string)
+}
+
+// reconcile runs one reconciliation of all that is open, due or not.
+func (h *harness) reconcile() []payments.Inquiry {
+	h.t.Helper()
+	h.exec("UPDATE payments.charges SET due_at = now() WHERE due_at IS NOT NULL")
+	h.exec("UPDATE payments.refunds SET due_at = now() WHERE due_at IS NOT NULL")
+	found, err := h.reconciler.Once(h.t.Context())
+	require.NoError(h.t, err)
+	return found
+}
+
+// holderDies ends all leases, as time does when their holders are gone.
+func (h *harness) holderDies() {
+	h.t.Helper()
+	h.exec("UPDATE guard.idempotency_keys SET lease_until = locked_at WHERE completed_at IS NULL")
+}
+
+func (h *harness) exec(sql string, args ...any) {
+	h.t.Helper()
+	_, err := h.owner.Exec(h.t.Context(), sql, args...)
+	require.NoError(h.t, err)
 }
 
 // stock sets the pieces of a sku.

@@ -49,7 +49,7 @@ func (api *API) postRefund(w http.ResponseWriter, r *http.Request) {
 	}
 	info := infoOf(r.Context())
 	info.orderID = refund.OrderID
-	result, err := api.payments.BeginRefund(r.Context(), refund, storedRefund)
+	result, err := api.payments.BeginRefund(r.Context(), refund, StoredRefund)
 	if err != nil {
 		api.failDatabase(w, r, err)
 		return
@@ -58,8 +58,8 @@ func (api *API) postRefund(w http.ResponseWriter, r *http.Request) {
 	writeResult(w, result)
 }
 
-// storedRefund is the response for a refund that has ended.
-func storedRefund(refund payments.Refund) (guard.Response, error) {
+// StoredRefund is the response for a refund that has ended.
+func StoredRefund(refund payments.Refund) (guard.Response, error) {
 	status, contentType, payload := http.StatusCreated, jsonType, any(refundBody{
 		RefundID: refund.ID, OrderID: refund.OrderID, ChargeID: refund.ChargeID, Provider: refund.Provider,
 		Status: refund.Status, Amount: refund.Money.Amount, Currency: refund.Money.Currency, TradeNo: refund.TradeNo,

@@ -48,7 +48,9 @@ type movement interface {
 type attempt struct {
 	movement
 	deadline time.Duration
-	settled  bool
+	// onlyAsk: this is a reconciler's, which moves no money.
+	onlyAsk bool
+	settled bool
 }
 
 // run goes on when the client hangs up: once the key is claimed the work is
@@ -75,7 +77,7 @@ func (a *attempt) moved(ctx context.Context, recovered bool) psp.Result {
 	ctx, cancel := context.WithTimeout(ctx, a.deadline)
 	defer cancel()
 	if recovered {
-		if result := a.asked(ctx); result.Verdict != psp.NotFound {
+		if result := a.asked(ctx); a.onlyAsk || result.Verdict != psp.NotFound {
 			return result
 		}
 	}

@@ -10,15 +10,19 @@ import (
 const (
 	guardColumns = `r.outcome, r.fence, r.recovered, r.response_status, r.response_headers, r.response_body, r.retry_after_ms`
 
-	chargeResultColumns = guardColumns + `, (r.charge).charge_id, (r.charge).order_id, (r.charge).provider,
+	chargeColumnList = `(r.charge).charge_id, (r.charge).order_id, (r.charge).provider,
        (r.charge).method, (r.charge).amount, (r.charge).currency, (r.charge).attempt, (r.charge).status,
        (r.charge).trade_no, (r.charge).next_action, (r.charge).failure_code, (r.charge).failure_message,
        (r.charge).created_at, (r.charge).updated_at`
 
-	refundResultColumns = guardColumns + `, (r.refund).refund_id, (r.refund).order_id, (r.refund).charge_id,
+	chargeResultColumns = guardColumns + `, ` + chargeColumnList
+
+	refundColumnList = `(r.refund).refund_id, (r.refund).order_id, (r.refund).charge_id,
        (r.refund).provider, (r.refund).amount, (r.refund).currency, (r.refund).status, (r.refund).trade_no,
        (r.refund).failure_code, (r.refund).failure_message, (r.refund).created_at, (r.refund).updated_at,
        (r.refund).charge_trade_no, (r.refund).charge_attempt, (r.refund).charge_amount`
+
+	refundResultColumns = guardColumns + `, ` + refundColumnList
 
 	beginChargeSQL = `SELECT ` + chargeResultColumns + `
   FROM payments.begin_charge(p_merchant => $1::text, p_key => $2::text, p_request_path => $3::text,
@@ -70,6 +74,20 @@ const (
        p_response_status => $10::int, p_response_headers => $11::jsonb, p_response_body => $12::bytea,
        p_ttl => $13::interval) AS r`
 
+	claimDueChargeSQL = `SELECT r.merchant, r.key, r.fence, ` + chargeColumnList + `
+  FROM payments.claim_due_charge(p_providers => $1::text[], p_lease => $2::interval, p_ttl => $3::interval) AS r`
+
+	claimDueRefundSQL = `SELECT r.merchant, r.key, r.fence, ` + refundColumnList + `
+  FROM payments.claim_due_refund(p_providers => $1::text[], p_lease => $2::interval, p_ttl => $3::interval) AS r`
+
+	recordChargeSQL = `SELECT payments.record_charge_inquiry(p_merchant => $1::text, p_charge_id => $2::text,
+       p_status => $3::text, p_trade_no => nullif($4::text, ''), p_failure_code => nullif($5::text, ''),
+       p_failure_message => nullif($6::text, ''))`
+
+	recordRefundSQL = `SELECT payments.record_refund_inquiry(p_merchant => $1::text, p_refund_id => $2::text,
+       p_status => $3::text, p_trade_no => nullif($4::text, ''), p_failure_code => nullif($5::text, ''),
+       p_failure_message => nullif($6::text, ''))`
+
 	getChargeSQL = `SELECT charge_id, order_id, provider, method, amount, currency, attempt, status, trade_no,
        next_action, failure_code, failure_message, created_at, updated_at
   FROM payments.get_charge(p_merchant => $1::text, p_charge_id => $2::text)`
@@ -88,6 +106,7 @@ func Statements() []string {
 	return []string{
 		beginChargeSQL, finishChargeSQL, releaseChargeSQL, abandonChargeSQL,
 		beginRefundSQL, finishRefundSQL, releaseRefundSQL, abandonRefundSQL,
+		claimDueChargeSQL, claimDueRefundSQL, recordChargeSQL, recordRefundSQL,
 		notificationSQL, createOrderSQL, getChargeSQL, getOrderSQL, authenticateSQL,
 	}
 }

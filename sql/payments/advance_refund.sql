@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION payments.advance_refund(
     p_status          text,
     p_trade_no        text,
     p_failure_code    text,
-    p_failure_message text
+    p_failure_message text,
+    p_completes       boolean
 )
 RETURNS payments.refunds
 LANGUAGE plpgsql
@@ -38,6 +39,10 @@ BEGIN
            failure_kind = CASE p_status WHEN 'failed' THEN 'refused' END,
            failure_code = CASE p_status WHEN 'failed' THEN p_failure_code END,
            failure_message = CASE p_status WHEN 'failed' THEN p_failure_message END,
+           due_at = CASE
+               WHEN NOT p_completes THEN r.due_at
+               WHEN p_status = 'pending' THEN v_now + payments.inquiry_wait(r.inquiries, true)
+           END,
            updated_at = v_now
      WHERE r.refund_id = p_refund_id
        AND payments.charge_rank(r.status) < payments.charge_rank(p_status)
@@ -45,6 +50,11 @@ BEGIN
 
     IF NOT FOUND THEN
         SELECT * INTO STRICT v_refund FROM payments.refunds AS r WHERE r.refund_id = p_refund_id;
+        IF p_completes AND v_refund.status = p_status THEN
+            UPDATE payments.refunds AS r
+               SET due_at = CASE p_status WHEN 'pending' THEN v_now + payments.inquiry_wait(r.inquiries, true) END
+             WHERE r.refund_id = p_refund_id;
+        END IF;
         RETURN v_refund;
     END IF;
 
@@ -70,5 +80,6 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.advance_refund(text, text, text, text, text, text) IS
-'Internal: moves a refund and its order forward and journals it. Raises IK101 for an unknown refund.';
+COMMENT ON FUNCTION payments.advance_refund(text, text, text, text, text, text, boolean) IS
+'Internal: moves a refund and its order forward and journals it. p_completes: the caller completes the key in the same
+transaction, or there is none, so that nothing of it is left to the reconciler. Raises IK101 for an unknown refund.';

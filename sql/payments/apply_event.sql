@@ -31,7 +31,7 @@ BEGIN
     PERFORM payments.advance_charge(
         p_merchant => p_order.merchant, p_charge_id => p_charge.charge_id, p_status => v_status,
         p_trade_no => p_trade_no, p_next_action => NULL, p_failure_code => coalesce(p_code, p_event),
-        p_failure_message => NULL);
+        p_failure_message => NULL, p_completes => false);
 
     IF p_event IN ('refund_partial', 'refund_full', 'refund_failed') THEN
         PERFORM payments.record_refund(

@@ -36,7 +36,7 @@ BEGIN
     IF v_held THEN
         v_refund := payments.advance_refund(
             p_merchant => p_merchant, p_refund_id => p_refund_id, p_status => p_status, p_trade_no => p_trade_no,
-            p_failure_code => p_failure_code, p_failure_message => p_failure_message);
+            p_failure_code => p_failure_code, p_failure_message => p_failure_message, p_completes => true);
         v_result.refund := payments.view_refund(v_refund);
         IF v_refund.status <> p_status THEN
             -- A notification knew better and came first: answer what it said.

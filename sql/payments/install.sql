@@ -1,5 +1,6 @@
 {{ template "payments/view_charge.sql" . }}
 {{ template "payments/charge_rank.sql" . }}
+{{ template "payments/inquiry_wait.sql" . }}
 {{ template "payments/charge_to_continue.sql" . }}
 {{ template "payments/open_case.sql" . }}
 {{ template "payments/write_outbox.sql" . }}
@@ -31,6 +32,10 @@
 {{ template "payments/apply_notification.sql" . }}
 {{ template "payments/claim_outbox.sql" . }}
 {{ template "payments/outbox_delivered.sql" . }}
+{{ template "payments/claim_due_charge.sql" . }}
+{{ template "payments/record_charge_inquiry.sql" . }}
+{{ template "payments/claim_due_refund.sql" . }}
+{{ template "payments/record_refund_inquiry.sql" . }}
 {{ template "payments/get_charge.sql" . }}
 {{ template "payments/get_order.sql" . }}
 {{ template "payments/grants.sql" . }}

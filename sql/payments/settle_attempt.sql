@@ -1,11 +1,9 @@
--- Ends a holder's work on a charge without a verdict of the provider. A charge
--- that a notification has decided meanwhile, or that another key has taken over,
--- stays as it is.
+-- Ends a holder's work on a charge without a verdict of the provider. A charge that
+-- a notification has decided meanwhile stays as it is.
 --
 -- Locks: the order, then the charge, then stock. The caller has locked the key.
 CREATE OR REPLACE FUNCTION payments.settle_attempt(
     p_merchant     text,
-    p_key          text,
     p_charge_id    text,
     p_status       text,
     p_failure_kind text,
@@ -37,10 +35,10 @@ BEGIN
            failure_kind = p_failure_kind,
            failure_code = p_code,
            failure_message = p_message,
+           due_at = CASE p_status WHEN 'in_doubt' THEN v_now + payments.inquiry_wait(c.inquiries, false) END,
            updated_at = v_now
      WHERE c.charge_id = p_charge_id
-       AND c.status = 'processing'
-       AND c.held_by = p_key;
+       AND c.status = 'processing';
     IF FOUND THEN
         IF p_status = 'failed' THEN
             PERFORM payments.give_back_stock(p_order_id => v_order_id);
@@ -53,5 +51,5 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.settle_attempt(text, text, text, text, text, text, text) IS
+COMMENT ON FUNCTION payments.settle_attempt(text, text, text, text, text, text) IS
 'Internal: moves a processing charge to failed (unsent) or in_doubt and journals it. Raises IK101 for an unknown charge.';

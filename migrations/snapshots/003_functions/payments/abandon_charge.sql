@@ -20,7 +20,7 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM payments.settle_attempt(
-        p_merchant => p_merchant, p_key => p_key, p_charge_id => p_charge_id, p_status => 'in_doubt', p_failure_kind => NULL,
+        p_merchant => p_merchant, p_charge_id => p_charge_id, p_status => 'in_doubt', p_failure_kind => NULL,
         p_code => p_code, p_message => p_message);
     RETURN true;
 END;

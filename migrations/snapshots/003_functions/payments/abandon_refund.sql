@@ -20,7 +20,7 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM payments.settle_refund(
-        p_merchant => p_merchant, p_key => p_key, p_refund_id => p_refund_id, p_status => 'in_doubt',
+        p_merchant => p_merchant, p_refund_id => p_refund_id, p_status => 'in_doubt',
         p_failure_kind => NULL, p_code => p_code, p_message => p_message);
     RETURN true;
 END;

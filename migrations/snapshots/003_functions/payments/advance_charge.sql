@@ -10,7 +10,8 @@ CREATE OR REPLACE FUNCTION payments.advance_charge(
     p_trade_no        text,
     p_next_action     jsonb,
     p_failure_code    text,
-    p_failure_message text
+    p_failure_message text,
+    p_completes       boolean
 )
 RETURNS payments.charges
 LANGUAGE plpgsql
@@ -40,6 +41,10 @@ BEGIN
            failure_kind = CASE p_status WHEN 'failed' THEN 'refused' END,
            failure_code = CASE p_status WHEN 'failed' THEN p_failure_code END,
            failure_message = CASE p_status WHEN 'failed' THEN p_failure_message END,
+           due_at = CASE
+               WHEN NOT p_completes THEN c.due_at
+               WHEN p_status = 'pending' THEN v_now + payments.inquiry_wait(c.inquiries, true)
+           END,
            updated_at = v_now
      WHERE c.charge_id = p_charge_id
        AND payments.charge_rank(c.status) < payments.charge_rank(p_status)
@@ -47,6 +52,11 @@ BEGIN
 
     IF NOT FOUND THEN
         SELECT * INTO STRICT v_charge FROM payments.charges AS c WHERE c.charge_id = p_charge_id;
+        IF p_completes AND v_charge.status = p_status THEN
+            UPDATE payments.charges AS c
+               SET due_at = CASE p_status WHEN 'pending' THEN v_now + payments.inquiry_wait(c.inquiries, true) END
+             WHERE c.charge_id = p_charge_id;
+        END IF;
         RETURN v_charge;
     END IF;
 
@@ -63,5 +73,6 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.advance_charge(text, text, text, text, jsonb, text, text) IS
-'Internal: moves a charge and its order forward and journals it. Raises IK101 for an unknown charge.';
+COMMENT ON FUNCTION payments.advance_charge(text, text, text, text, jsonb, text, text, boolean) IS
+'Internal: moves a charge and its order forward and journals it. p_completes: the caller completes the key in the same
+transaction, or there is none, so that nothing of it is left to the reconciler. Raises IK101 for an unknown charge.';

@@ -73,10 +73,7 @@ BEGIN
                 END IF;
             ELSIF v_charge.status = 'succeeded' AND v_charge.idempotency_key <> p_key THEN
                 v_result.outcome := 'order_paid';
-            ELSIF v_charge.status IN ('processing', 'in_doubt') AND v_charge.held_by <> p_key
-                AND (v_charge.provider <> p_provider
-                     OR guard.is_held(p_scope => p_merchant, p_key => v_charge.held_by))
-            THEN
+            ELSIF v_charge.idempotency_key <> p_key THEN
                 v_result.outcome := 'charge_in_progress';
                 v_result.retry_after_ms := 1000;
             END IF;
@@ -102,26 +99,29 @@ BEGIN
 
     IF v_charge.charge_id IS NULL THEN
         INSERT INTO payments.charges AS c (
-            charge_id, order_id, merchant, idempotency_key, held_by, provider, method, amount, currency,
-            attempt, status, created_at, updated_at)
+            charge_id, order_id, merchant, idempotency_key, fence, provider, method, amount, currency,
+            attempt, status, due_at, created_at, updated_at)
         VALUES (
-            p_charge_id, p_order_id, p_merchant, p_key, p_key, p_provider, p_method, p_amount, p_currency,
+            p_charge_id, p_order_id, p_merchant, p_key, v_claim.fence, p_provider, p_method, p_amount, p_currency,
             1 + (SELECT count(*) FROM payments.charges AS e
                   WHERE e.order_id = p_order_id AND e.failure_kind = 'refused'),
-            'processing', v_now, v_now)
+            'processing', v_now + p_lease, v_now, v_now)
         RETURNING c.* INTO v_charge;
         INSERT INTO payments.journal (order_id, charge_id, event, detail, at)
         VALUES (p_order_id, p_charge_id, 'charge_started',
                 jsonb_build_object('provider', p_provider, 'attempt', v_charge.attempt), v_now);
-    ELSIF v_charge.status IN ('processing', 'in_doubt') THEN
-        -- Its holder is gone: the money may have moved, whatever the key says.
-        v_result.recovered := true;
+    ELSE
         UPDATE payments.charges AS c
-           SET status = 'processing', held_by = p_key, updated_at = v_now
+           SET status = CASE c.status WHEN 'in_doubt' THEN 'processing' ELSE c.status END,
+               fence = v_claim.fence, due_at = v_now + p_lease, updated_at = v_now
          WHERE c.charge_id = v_charge.charge_id
         RETURNING c.* INTO v_charge;
-        INSERT INTO payments.journal (order_id, charge_id, event, at)
-        VALUES (p_order_id, v_charge.charge_id, 'charge_taken_over', v_now);
+        IF v_charge.status = 'processing' THEN
+            -- Its holder is gone: the money may have moved, whatever the key says.
+            v_result.recovered := true;
+            INSERT INTO payments.journal (order_id, charge_id, event, at)
+            VALUES (p_order_id, v_charge.charge_id, 'charge_taken_over', v_now);
+        END IF;
     END IF;
 
     v_result.charge := payments.view_charge(v_charge);
@@ -139,5 +139,6 @@ those of guard.claim:
   order_paid          already paid by the charge in this row, under another key.
   order_closed        the order takes no more charges.
   out_of_stock        the order''s goods are not there in full; nothing is reserved.
-  charge_in_progress  another key''s charge on this order is running or in doubt; come back after retry_after_ms.
+  charge_in_progress  another key''s charge on this order is running or in doubt; come back after retry_after_ms, or with
+                      that key.
 After one of the last six the key is free again.';

@@ -67,9 +67,7 @@ BEGIN
             IF v_refund.order_id <> p_order_id OR v_refund.amount <> p_amount THEN
                 v_result.outcome := 'refund_mismatch';
             ELSIF v_refund.status IN ('processing', 'in_doubt') THEN
-                IF v_refund.held_by <> p_key
-                    AND guard.is_held(p_scope => p_merchant, p_key => v_refund.held_by)
-                THEN
+                IF v_refund.idempotency_key <> p_key THEN
                     v_result.outcome := 'refund_in_progress';
                     v_result.retry_after_ms := 1000;
                 END IF;
@@ -104,11 +102,11 @@ BEGIN
     v_now := clock_timestamp();
     IF v_refund.refund_id IS NULL THEN
         INSERT INTO payments.refunds AS r (
-            refund_id, order_id, charge_id, merchant, idempotency_key, held_by, amount, currency, status,
-            created_at, updated_at)
+            refund_id, order_id, charge_id, merchant, idempotency_key, fence, amount, currency, status,
+            due_at, created_at, updated_at)
         VALUES (
-            coalesce(p_refund_id, p_new_id), p_order_id, v_order.paid_charge_id, p_merchant, p_key, p_key, p_amount,
-            v_order.currency, 'processing', v_now, v_now)
+            coalesce(p_refund_id, p_new_id), p_order_id, v_order.paid_charge_id, p_merchant, p_key, v_claim.fence,
+            p_amount, v_order.currency, 'processing', v_now + p_lease, v_now, v_now)
         ON CONFLICT (refund_id) DO NOTHING
         RETURNING r.* INTO v_refund;
         IF NOT FOUND THEN
@@ -122,18 +120,28 @@ BEGIN
         INSERT INTO payments.journal (order_id, charge_id, event, detail, at)
         VALUES (p_order_id, v_refund.charge_id, 'refund_started',
                 jsonb_build_object('refund_id', v_refund.refund_id, 'amount', p_amount), v_now);
-    ELSIF v_refund.status IN ('processing', 'in_doubt') OR v_refund.failure_kind = 'unsent' THEN
+    ELSE
         -- An attempt without an end: the money may have moved, whatever the
         -- key says. One that surely moved none starts anew.
-        v_result.recovered := v_refund.failure_kind IS DISTINCT FROM 'unsent';
+        v_result.recovered := v_result.recovered OR v_refund.status IN ('processing', 'in_doubt');
+        IF v_refund.failure_kind = 'unsent' THEN
+            v_result.recovered := false;
+            v_refund.status := 'processing';
+        END IF;
         UPDATE payments.refunds AS r
-           SET status = 'processing', held_by = p_key, failure_kind = NULL, failure_code = NULL,
-               failure_message = NULL, updated_at = v_now
+           SET status = CASE WHEN v_refund.status = 'in_doubt' THEN 'processing' ELSE v_refund.status END,
+               idempotency_key = p_key, fence = v_claim.fence,
+               failure_kind = CASE v_refund.status WHEN 'failed' THEN r.failure_kind END,
+               failure_code = CASE v_refund.status WHEN 'failed' THEN r.failure_code END,
+               failure_message = CASE v_refund.status WHEN 'failed' THEN r.failure_message END,
+               due_at = v_now + p_lease, updated_at = v_now
          WHERE r.refund_id = v_refund.refund_id
         RETURNING r.* INTO v_refund;
-        INSERT INTO payments.journal (order_id, charge_id, event, detail, at)
-        VALUES (p_order_id, v_refund.charge_id, 'refund_taken_over',
-                jsonb_build_object('refund_id', v_refund.refund_id), v_now);
+        IF v_refund.status = 'processing' THEN
+            INSERT INTO payments.journal (order_id, charge_id, event, detail, at)
+            VALUES (p_order_id, v_refund.charge_id, 'refund_taken_over',
+                    jsonb_build_object('refund_id', v_refund.refund_id), v_now);
+        END IF;
     END IF;
 
     v_result.refund := payments.view_refund(v_refund);

@@ -38,7 +38,7 @@ BEGIN
         v_charge := payments.advance_charge(
             p_merchant => p_merchant, p_charge_id => p_charge_id, p_status => p_status, p_trade_no => p_trade_no,
             p_next_action => p_next_action, p_failure_code => p_failure_code,
-            p_failure_message => p_failure_message);
+            p_failure_message => p_failure_message, p_completes => true);
         v_result.charge := payments.view_charge(v_charge);
         IF v_charge.status <> p_status THEN
             -- A notification knew better and came first: answer what it said.

@@ -3,9 +3,9 @@
 REVOKE ALL ON ALL TABLES IN SCHEMA payments FROM PUBLIC, payonce_app;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA payments FROM PUBLIC, payonce_app;
 REVOKE USAGE ON TYPE payments.charge_view, payments.charge_result, payments.refund_view, payments.refund_result,
-    payments.order_item FROM PUBLIC;
+    payments.due_charge, payments.due_refund, payments.order_item FROM PUBLIC;
 GRANT USAGE ON TYPE payments.charge_view, payments.charge_result, payments.refund_view, payments.refund_result,
-    payments.order_item
+    payments.due_charge, payments.due_refund, payments.order_item
     TO payonce_app;
 GRANT EXECUTE ON FUNCTION
     payments.authenticate(bytea),
@@ -19,6 +19,10 @@ GRANT EXECUTE ON FUNCTION
     payments.abandon_refund(text, text, bigint, text, text, text),
     payments.create_order(text, text, text, bytea, text, bigint, text, payments.order_item[], int, jsonb, bytea, interval),
     payments.apply_notification(text, text, text, text, text, bigint, text, text, bigint, bigint, text, interval),
+    payments.claim_due_charge(text[], interval, interval),
+    payments.record_charge_inquiry(text, text, text, text, text, text),
+    payments.claim_due_refund(text[], interval, interval),
+    payments.record_refund_inquiry(text, text, text, text, text, text),
     payments.claim_outbox(int),
     payments.outbox_delivered(bigint),
     payments.get_charge(text, text),

@@ -53,15 +53,15 @@ BEGIN
             RETURN;
         END IF;
         INSERT INTO payments.refunds (
-            refund_id, order_id, charge_id, merchant, idempotency_key, held_by, amount, currency, status,
-            created_at, updated_at)
+            refund_id, order_id, charge_id, merchant, idempotency_key, fence, amount, currency, status,
+            due_at, created_at, updated_at)
         VALUES (
-            p_refund_id, p_order_id, p_charge_id, v_order.merchant, '', '', v_amount, v_order.currency, 'processing',
-            v_now, v_now);
+            p_refund_id, p_order_id, p_charge_id, v_order.merchant, '', 0, v_amount, v_order.currency,
+            'processing', v_now, v_now, v_now);
     END IF;
     PERFORM payments.advance_refund(
         p_merchant => v_order.merchant, p_refund_id => p_refund_id, p_status => v_status, p_trade_no => NULL,
-        p_failure_code => p_code, p_failure_message => NULL);
+        p_failure_code => p_code, p_failure_message => NULL, p_completes => false);
 END;
 $function$;
 

@@ -20,7 +20,7 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM payments.settle_attempt(
-        p_merchant => p_merchant, p_key => p_key, p_charge_id => p_charge_id, p_status => 'failed', p_failure_kind => 'unsent',
+        p_merchant => p_merchant, p_charge_id => p_charge_id, p_status => 'failed', p_failure_kind => 'unsent',
         p_code => p_failure_code, p_message => p_failure_message);
     RETURN true;
 END;

@@ -1,11 +1,9 @@
 -- Ends a holder's work on a refund without a verdict of the provider. A refund
--- that a notification has decided meanwhile, or that another key has taken over,
--- stays as it is.
+-- that a notification has decided meanwhile stays as it is.
 --
 -- Locks: the order, then the refund. The caller has locked the key.
 CREATE OR REPLACE FUNCTION payments.settle_refund(
     p_merchant     text,
-    p_key          text,
     p_refund_id    text,
     p_status       text,
     p_failure_kind text,
@@ -37,10 +35,10 @@ BEGIN
            failure_kind = p_failure_kind,
            failure_code = p_code,
            failure_message = p_message,
+           due_at = CASE p_status WHEN 'in_doubt' THEN v_now + payments.inquiry_wait(r.inquiries, false) END,
            updated_at = v_now
      WHERE r.refund_id = p_refund_id
        AND r.status = 'processing'
-       AND r.held_by = p_key
     RETURNING r.* INTO v_refund;
     IF FOUND THEN
         INSERT INTO payments.journal (order_id, charge_id, event, detail, at)
@@ -51,5 +49,5 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.settle_refund(text, text, text, text, text, text, text) IS
+COMMENT ON FUNCTION payments.settle_refund(text, text, text, text, text, text) IS
 'Internal: moves a processing refund to failed (unsent) or in_doubt and journals it. Raises IK101 for an unknown refund.';

@@ -1,0 +1,93 @@
+-- Takes one charge whose end nobody has recorded, for the reconciler: one past its
+-- holder's lease with its key, one that is pending without.
+--
+-- Locks, in this order, as in every function here: the key, the order, the
+-- charge. Several reconcilers share the work: whoever comes second waits for this
+-- transaction, not for the inquiry, and goes on to the next. The key comes
+-- first, so the charges themselves cannot be skipped by SKIP LOCKED.
+CREATE OR REPLACE FUNCTION payments.claim_due_charge(
+    p_providers text[],
+    p_lease     interval DEFAULT '60 seconds',
+    p_ttl       interval DEFAULT '24 hours'
+)
+RETURNS payments.due_charge
+LANGUAGE plpgsql
+VOLATILE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+AS $function$
+DECLARE
+    v_now   timestamptz := clock_timestamp();
+    v_due   payments.charges;
+    v_row   payments.charges;
+    v_key   record;
+    v_claim guard.result;
+    v_held  boolean;
+    v_taken payments.due_charge;
+BEGIN
+    FOR v_due IN
+        SELECT *
+          FROM payments.charges AS c
+         WHERE c.due_at <= v_now
+           AND c.provider = ANY (p_providers)
+         ORDER BY c.due_at
+         LIMIT 100
+    LOOP
+        -- The key with this fence is the charge's; any other is about other work.
+        SELECT i.state, i.request_path, i.request_hash, i.lease_until INTO v_key
+          FROM guard.inspect(p_scope => v_due.merchant, p_key => v_due.idempotency_key) AS i
+         WHERE i.fence = v_due.fence;
+        v_held := coalesce(v_key.state = 'held', false);
+        v_claim := NULL;
+        IF v_key.state = 'in_doubt' THEN
+            v_claim := guard.claim(
+                p_scope => v_due.merchant, p_key => v_due.idempotency_key, p_request_path => v_key.request_path,
+                p_request_hash => v_key.request_hash, p_lease => p_lease, p_ttl => p_ttl);
+            CONTINUE WHEN v_claim.outcome <> 'claimed';
+        END IF;
+
+        PERFORM FROM payments.orders AS o WHERE o.order_id = v_due.order_id FOR NO KEY UPDATE;
+        v_now := clock_timestamp();
+        UPDATE payments.charges AS c
+           SET status = CASE WHEN c.status = 'in_doubt' AND NOT v_held THEN 'processing' ELSE c.status END,
+               fence = coalesce(v_claim.fence, c.fence),
+               inquiries = c.inquiries + (NOT v_held)::int,
+               due_at = CASE
+                   WHEN v_held THEN v_key.lease_until
+                   WHEN v_claim.fence IS NOT NULL OR c.status IN ('processing', 'in_doubt') THEN v_now + p_lease
+                   WHEN c.status = 'pending' THEN v_now + payments.inquiry_wait(c.inquiries + 1, true)
+               END
+         WHERE c.charge_id = v_due.charge_id
+           AND c.fence = v_due.fence
+           AND c.due_at <= v_now
+        RETURNING c.* INTO v_row;
+
+        -- Somebody was faster, and has ended it or will.
+        IF NOT FOUND AND v_claim.recovered THEN
+            PERFORM guard.abandon(p_scope => v_due.merchant, p_key => v_due.idempotency_key, p_fence => v_claim.fence);
+        ELSIF NOT FOUND AND v_claim.fence IS NOT NULL THEN
+            PERFORM guard.release(p_scope => v_due.merchant, p_key => v_due.idempotency_key, p_fence => v_claim.fence);
+        END IF;
+        -- Nothing due any more: a notification ended it after its key was completed.
+        CONTINUE WHEN v_row.charge_id IS NULL OR v_held OR v_row.due_at IS NULL;
+
+        IF v_row.status = 'processing' THEN
+            INSERT INTO payments.journal (order_id, charge_id, event, detail, at)
+            VALUES (v_row.order_id, v_row.charge_id, 'charge_taken_over', jsonb_build_object('by', 'reconciler'), v_now);
+        END IF;
+        v_taken.merchant := v_row.merchant;
+        v_taken.key := v_row.idempotency_key;
+        v_taken.fence := v_claim.fence;
+        v_taken.charge := payments.view_charge(v_row);
+        RETURN v_taken;
+    END LOOP;
+    RETURN NULL;
+END;
+$function$;
+
+COMMENT ON FUNCTION payments.claim_due_charge(text[], interval, interval) IS
+'Takes the charge that is longest due for an inquiry at one of the providers, for a reconciler; null: nothing is due.
+With a fence: the key was taken over too; ask the provider, then call finish_charge, release_charge or abandon_charge (a
+charge that is succeeded, pending or failed is decided already, finish it). Without: ask the provider, then call
+record_charge_inquiry. Comes back by itself, after growing waits, until it is ended.';
