@@ -25,6 +25,9 @@ type Options struct {
 	Quiet bool
 	// ManualBuyer leaves each trade unpaid until POST /buyer pays it.
 	ManualBuyer bool
+	// Unsettled leaves 2C2P's payments as they are before the acquirer's cut-off:
+	// they can be voided and not yet refunded.
+	Unsettled bool
 	// Logger gets the notifications that nobody acknowledged; nil: no log.
 	Logger *slog.Logger
 }
@@ -70,6 +73,7 @@ func New(options Options) *Simulator {
 	}
 	s.providers = map[string]provider{
 		alipayName: &alipayGateway{s}, wechatName: &wechatAPI{s}, stripeName: newStripe(s),
+		twoctwopName: newTwoCTwoP(s),
 	}
 	return s
 }
