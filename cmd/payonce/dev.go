@@ -48,10 +48,11 @@ func (s *settings) dev(ctx context.Context, apiKey string, out io.Writer) error 
 	if err != nil {
 		return fmt.Errorf("listen for the simulator: %w (choose another address with --sim-listen)", err)
 	}
-	stopSimulator := simulate(listener, pspsim.Options{Keys: keys, NotifyURL: "http://" + s.listen, Logger: log}, log)
+	server := "http://" + s.listen
+	stopSimulator := simulate(listener, pspsim.Options{Keys: keys, NotifyURL: server, Logger: log}, log)
 	defer stopSimulator()
 	simulator := "http://" + listener.Addr().String()
-	all, err := providers.Simulated(keys, simulator)
+	all, err := providers.Simulated(keys, simulator, server)
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 		simulator.Close()
 		sim.Close()
 	})
-	all, err := providers.Simulated(keys, sim.URL)
+	all, err := providers.Simulated(keys, sim.URL, address)
 	require.NoError(t, err)
 	for i := range all {
 		all[i] = o.wrap(all[i])

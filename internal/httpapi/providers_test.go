@@ -25,6 +25,7 @@ type providerCase struct {
 
 var providerCases = map[string]providerCase{
 	"alipay": {currency: "CNY", charged: "pending"},
+	"wechat": {currency: "CNY", charged: "pending"},
 }
 
 func (c providerCase) body(t *testing.T, provider, orderID string, amount int) string {
@@ -50,7 +51,7 @@ func TestEveryProviderIsInTheSuite(t *testing.T) {
 	t.Parallel()
 	keys, err := simulatorKeys()
 	require.NoError(t, err)
-	all, err := providers.Simulated(keys, "http://127.0.0.1:9")
+	all, err := providers.Simulated(keys, "http://127.0.0.1:9", "http://127.0.0.1:9")
 	require.NoError(t, err)
 	for _, provider := range all {
 		require.Contains(t, providerCases, provider.Name())

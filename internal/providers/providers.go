@@ -19,8 +19,9 @@ type registration struct {
 	variable string
 	// fromEnvironment configures it; docs/psp lists the variables.
 	fromEnvironment func(Environment) (psp.Provider, error)
-	// simulated configures it for the simulator at an address.
-	simulated func(keys *pspsim.Keys, simulator string) (psp.Provider, error)
+	// simulated configures it for the simulator at one address, and a server
+	// at another that gets its notifications.
+	simulated func(keys *pspsim.Keys, simulator, server string) (psp.Provider, error)
 }
 
 var registry = []registration{
@@ -38,13 +39,14 @@ var registry = []registration{
 				NotifyURL: env("PAYONCE_ALIPAY_NOTIFY_URL"),
 			})
 		},
-		simulated: func(keys *pspsim.Keys, simulator string) (psp.Provider, error) {
+		simulated: func(keys *pspsim.Keys, simulator, _ string) (psp.Provider, error) {
 			return alipay.New(alipay.Config{
 				AppID: keys.AlipayAppID, PrivateKey: keys.AlipayMerchantPrivateKey, AlipayPublicKey: keys.AlipayPublicKey,
 				GatewayURL: simulator + "/alipay/gateway.do",
 			})
 		},
 	},
+	wechatPay,
 }
 
 // Environment reads a variable; os.Getenv is one.
@@ -90,11 +92,13 @@ func Configured(env Environment) ([]psp.Provider, error) {
 	return providers, nil
 }
 
-// Simulated makes all providers for the simulator at an address.
-func Simulated(keys *pspsim.Keys, simulator string) ([]psp.Provider, error) {
+// Simulated makes all providers for the simulator at an address. server is the
+// address of the server that gets their notifications, such as
+// http://127.0.0.1:8080.
+func Simulated(keys *pspsim.Keys, simulator, server string) ([]psp.Provider, error) {
 	providers := make([]psp.Provider, 0, len(registry))
 	for _, r := range registry {
-		provider, err := r.simulated(keys, simulator)
+		provider, err := r.simulated(keys, simulator, server)
 		if err != nil {
 			return nil, err
 		}

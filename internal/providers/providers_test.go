@@ -1,8 +1,10 @@
 package providers_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,47 +13,94 @@ import (
 	"github.com/payonce/payonce/internal/pspsim"
 )
 
-func TestConfigured(t *testing.T) {
-	t.Parallel()
-	keys, err := pspsim.NewKeys()
+var madeKeys = sync.OnceValues(pspsim.NewKeys)
+
+func simulatorKeys(t *testing.T) *pspsim.Keys {
+	t.Helper()
+	keys, err := madeKeys()
 	require.NoError(t, err)
-	file := filepath.Join(t.TempDir(), "key.pem")
-	require.NoError(t, os.WriteFile(file, []byte(keys.AlipayMerchantPrivateKey), 0o600))
-	complete := map[string]string{
-		"PAYONCE_ALIPAY_APP_ID": "2021", "PAYONCE_ALIPAY_PRIVATE_KEY_FILE": file, "PAYONCE_ALIPAY_PUBLIC_KEY": keys.AlipayPublicKey,
+	return keys
+}
+
+// configurations are the settings that each provider needs, and none that it
+// does not.
+func configurations(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	keys := simulatorKeys(t)
+	file := func(content string) string {
+		path := filepath.Join(t.TempDir(), "key.pem")
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
 	}
-	without := func(name string) map[string]string {
-		fewer := map[string]string{}
-		for variable, value := range complete {
-			if variable != name {
-				fewer[variable] = value
+	return map[string]map[string]string{
+		"alipay": {
+			"PAYONCE_ALIPAY_APP_ID": "2021", "PAYONCE_ALIPAY_PRIVATE_KEY_FILE": file(keys.AlipayMerchantPrivateKey),
+			"PAYONCE_ALIPAY_PUBLIC_KEY": keys.AlipayPublicKey,
+		},
+		"wechat": {
+			"PAYONCE_WECHAT_MCH_ID": keys.WeChatMchID, "PAYONCE_WECHAT_APP_ID": keys.WeChatAppID,
+			"PAYONCE_WECHAT_API_V3_KEY_FILE":  file(keys.WeChatAPIv3Key + "\n"),
+			"PAYONCE_WECHAT_PRIVATE_KEY_FILE": file(keys.WeChatMerchantPrivateKey),
+			"PAYONCE_WECHAT_CERT_SERIAL":      keys.WeChatMerchantSerial, "PAYONCE_WECHAT_PUBLIC_KEY": keys.WeChatPublicKey,
+			"PAYONCE_WECHAT_PUBLIC_KEY_ID": keys.WeChatPublicKeyID,
+			"PAYONCE_WECHAT_NOTIFY_URL":    "https://pay.example.com/webhooks/wechat",
+		},
+	}
+}
+
+func environment(variables ...map[string]string) providers.Environment {
+	return func(name string) string {
+		for _, some := range variables {
+			if some[name] != "" {
+				return some[name]
 			}
 		}
-		return fewer
+		return ""
 	}
-	env := func(variables map[string]string) providers.Environment {
-		return func(name string) string { return variables[name] }
+}
+
+func TestConfigured(t *testing.T) {
+	t.Parallel()
+	_, err := providers.Configured(environment())
+	require.ErrorContains(t, err, "no payment provider is configured")
+	var everything []map[string]string
+	for name, complete := range configurations(t) {
+		everything = append(everything, complete)
+		one, err := providers.Configured(environment(complete))
+		require.NoError(t, err)
+		require.Len(t, one, 1)
+		require.Equal(t, name, one[0].Name())
+		for variable := range complete {
+			fewer := maps.Clone(complete)
+			delete(fewer, variable)
+			_, err := providers.Configured(environment(fewer))
+			require.Error(t, err, "%s is needed", variable)
+		}
 	}
-	all, err := providers.Configured(env(complete))
+	all, err := providers.Configured(environment(everything...))
 	require.NoError(t, err)
-	require.Len(t, all, 1)
-	require.Equal(t, "alipay", all[0].Name())
+	require.Len(t, all, len(everything))
+	simulated, err := providers.Simulated(simulatorKeys(t), "http://127.0.0.1:9", "http://127.0.0.1:9")
+	require.NoError(t, err)
+	require.Len(t, everything, len(simulated), "a provider's settings are not in the table")
+}
+
+// What a configuration lacks is named, and the file besides the variable.
+func TestConfiguredNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	for says, variables := range map[string]map[string]string{
-		"no payment provider is configured": {},
-		"PAYONCE_ALIPAY_APP_ID":             without("PAYONCE_ALIPAY_APP_ID"),
-		"PAYONCE_ALIPAY_PRIVATE_KEY":        without("PAYONCE_ALIPAY_PRIVATE_KEY_FILE"),
-		"PAYONCE_ALIPAY_PUBLIC_KEY_FILE":    without("PAYONCE_ALIPAY_PUBLIC_KEY"),
+		"PAYONCE_ALIPAY_PUBLIC_KEY_FILE":  {"PAYONCE_ALIPAY_APP_ID": "2021"},
+		"PAYONCE_WECHAT_API_V3_KEY_FILE":  {"PAYONCE_WECHAT_MCH_ID": "1900000001"},
+		"PAYONCE_WECHAT_PRIVATE_KEY_FILE": {"PAYONCE_WECHAT_MCH_ID": "1900000001", "PAYONCE_WECHAT_PRIVATE_KEY_FILE": "nowhere"},
 	} {
-		_, err := providers.Configured(env(variables))
+		_, err := providers.Configured(environment(variables))
 		require.ErrorContains(t, err, says)
 	}
 }
 
 func TestSimulatedProvidersAreAllThereAre(t *testing.T) {
 	t.Parallel()
-	keys, err := pspsim.NewKeys()
-	require.NoError(t, err)
-	all, err := providers.Simulated(keys, "http://127.0.0.1:9")
+	all, err := providers.Simulated(simulatorKeys(t), "http://127.0.0.1:9", "http://127.0.0.1:9")
 	require.NoError(t, err)
 	names := map[string]bool{}
 	for _, provider := range all {
