@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/httpguard"
 	"github.com/payonce/payonce/internal/payments"
 )
 
@@ -66,17 +67,15 @@ func TestEveryProblemIsExplained(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/problems.md")
 	require.NoError(t, err)
-	kinds := []kind{
-		keyMissing, keyRepeated, keyInvalid, unauthorized, bodyMalformed, bodyTooLarge, fieldInvalid, notFound,
-		methodNotAllowed, internalError, databaseAway, declined, refundDeclined, notificationInvalid, notificationFailed,
-	}
+	kinds := append(httpguard.Kinds(), unauthorized, fieldInvalid, declined, refundDeclined, notificationInvalid,
+		notificationFailed)
 	for _, kind := range answers {
 		kinds = append(kinds, kind)
 	}
 	codes := map[string]bool{}
 	for _, kind := range kinds {
-		codes[kind.code] = true
-		require.Contains(t, string(text), "\n## "+kind.code+"\n", "docs/problems.md")
+		codes[kind.Code()] = true
+		require.Contains(t, string(text), "\n## "+kind.Code()+"\n", "docs/problems.md")
 	}
 	require.Equal(t, len(codes), strings.Count(string(text), "\n## "), "docs/problems.md explains what does not exist")
 }

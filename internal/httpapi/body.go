@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/payonce/payonce/internal/httpguard"
 	"github.com/payonce/payonce/internal/money"
 )
 
@@ -29,20 +30,20 @@ type rawBody struct {
 
 // readObject reads the body as one JSON object. Its fields are read through
 // fields, which remembers the first one that is wrong.
-func readObject(w http.ResponseWriter, r *http.Request) (rawBody, *fields, *problem) {
+func readObject(w http.ResponseWriter, r *http.Request) (rawBody, *fields, *httpguard.Problem) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		refused := bodyTooLarge.detail(fmt.Sprintf("At most %d bytes.", maxBody))
+		refused := httpguard.BodyTooLarge.Detail(fmt.Sprintf("At most %d bytes.", maxBody))
 		return rawBody{}, nil, &refused
 	case err != nil:
-		refused := bodyMalformed.detail("The body could not be read to its end.")
+		refused := httpguard.BodyMalformed.Detail("The body could not be read to its end.")
 		return rawBody{}, nil, &refused
 	}
 	values, err := parseObject(body)
 	if err != nil {
-		refused := bodyMalformed.detail(err.Error())
+		refused := httpguard.BodyMalformed.Detail(err.Error())
 		return rawBody{}, nil, &refused
 	}
 	hash := sha256.Sum256(body)
@@ -91,7 +92,7 @@ const (
 // fields reads the members of a request's object, each once.
 type fields struct {
 	values map[string]json.RawMessage
-	first  *problem
+	first  *httpguard.Problem
 }
 
 func (f *fields) refuse(name, wrong string) {
@@ -134,7 +135,7 @@ const maxID = 64
 // id reads a number that goes to providers and into paths.
 func (f *fields) id(name string, need need) string {
 	id := f.text(name, need)
-	if len(id) > maxID || !printable(id) {
+	if len(id) > maxID || !httpguard.Printable(id) {
 		f.refuse(name, "must have 1 to 64 printable ASCII characters")
 	}
 	return id
@@ -178,10 +179,10 @@ func (f *fields) refuseRest() {
 	}
 }
 
-func (f *fields) refused() *problem { return f.first }
+func (f *fields) refused() *httpguard.Problem { return f.first }
 
-func invalidField(name, wrong string) *problem {
-	p := fieldInvalid.detail(name + " " + wrong + ".")
+func invalidField(name, wrong string) *httpguard.Problem {
+	p := fieldInvalid.Detail(name + " " + wrong + ".")
 	p.Field = name
 	return &p
 }
@@ -189,7 +190,7 @@ func invalidField(name, wrong string) *problem {
 func writeJSON(w http.ResponseWriter, payload any) {
 	body, err := json.Marshal(payload)
 	if err != nil {
-		writeProblem(w, internalError.problem())
+		httpguard.WriteProblem(w, httpguard.InternalError.Problem())
 		return
 	}
 	w.Header().Set("Content-Type", jsonType)

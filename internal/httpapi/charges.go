@@ -10,6 +10,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/httpguard"
 	"github.com/payonce/payonce/internal/payments"
 	"github.com/payonce/payonce/internal/psp"
 )
@@ -45,17 +46,17 @@ func (api *API) postCharge(w http.ResponseWriter, r *http.Request) {
 	}
 	request, refused := api.readCharge(w, r, guarded)
 	if refused != nil {
-		writeProblem(w, *refused)
+		httpguard.WriteProblem(w, *refused)
 		return
 	}
-	info := infoOf(r.Context())
-	info.orderID = request.OrderID
+	info := httpguard.InfoOf(r.Context())
+	info.OrderID = request.OrderID
 	result, err := api.payments.Begin(r.Context(), request, StoredCharge)
 	if err != nil {
 		api.failDatabase(w, r, err)
 		return
 	}
-	info.outcome = string(result.Outcome)
+	info.Outcome = string(result.Outcome)
 	writeResult(w, result)
 }
 
@@ -63,7 +64,7 @@ func (api *API) postCharge(w http.ResponseWriter, r *http.Request) {
 // before the key is claimed.
 func (api *API) readCharge(
 	w http.ResponseWriter, r *http.Request, guarded guard.Request,
-) (payments.ChargeRequest, *problem) {
+) (payments.ChargeRequest, *httpguard.Problem) {
 	raw, fields, refused := readObject(w, r)
 	if refused != nil {
 		return payments.ChargeRequest{}, refused
@@ -104,10 +105,10 @@ func (api *API) readCharge(
 func StoredCharge(charge payments.Charge) (guard.Response, error) {
 	status, contentType, payload := http.StatusCreated, jsonType, any(bodyOf(charge))
 	if charge.Status == payments.Failed {
-		p := declined.problem()
+		p := problem{Problem: declined.Problem()}
 		p.OrderID, p.ChargeID = charge.OrderID, charge.ID
 		p.ProviderCode, p.ProviderMessage = charge.FailureCode, charge.FailureMessage
-		status, contentType, payload = p.Status, problemType, p
+		status, contentType, payload = p.Status, httpguard.ProblemType, p
 	}
 	body, err := json.Marshal(payload)
 	if err != nil {
@@ -122,35 +123,28 @@ func StoredCharge(charge payments.Charge) (guard.Response, error) {
 
 // writeResult answers for a charge or a refund.
 func writeResult(w http.ResponseWriter, result payments.Result) {
-	if result.Outcome == guard.Completed || result.Outcome == guard.Replay {
-		if result.Outcome == guard.Replay {
-			w.Header().Set("Idempotency-Replayed", "true")
-		}
-		writeStored(w, result.Response)
+	switch result.Outcome {
+	case guard.Completed:
+		httpguard.WriteStored(w, result.Response)
 		return
+	case guard.Replay:
+		httpguard.WriteReplay(w, result.Response)
+		return
+	default:
 	}
 	kind, ok := answers[result.Outcome]
 	if !ok {
-		kind = internalError
+		kind = httpguard.InternalError
 	}
-	p := kind.problem()
+	p := problem{Problem: kind.Problem()}
 	p.OrderID, p.ChargeID, p.ProviderCode = result.Charge.OrderID, result.Charge.ID, result.Code
 	if result.Refund.ID != "" {
 		p.OrderID, p.ChargeID, p.RefundID = result.Refund.OrderID, result.Refund.ChargeID, result.Refund.ID
 	}
-	if kind.retry == retrySameKey {
-		retryAfter(w, result.RetryAfter)
+	if kind.Retry() == httpguard.RetrySameKey {
+		httpguard.RetryAfter(w, result.RetryAfter)
 	}
-	writeProblem(w, p)
-}
-
-func writeStored(w http.ResponseWriter, response guard.Response) {
-	for name, value := range response.Headers {
-		w.Header().Set(name, value)
-	}
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(response.Status)
-	_, _ = w.Write(response.Body)
+	httpguard.WriteProblem(w, p)
 }
 
 // getCharge is GET /v1/charges/{id}: the present state, not the stored answer.
@@ -170,7 +164,7 @@ func (api *API) getCharge(w http.ResponseWriter, r *http.Request) {
 // failRead answers 404 for what is not the merchant's, 503 for the rest.
 func (api *API) failRead(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, payments.ErrNotFound) {
-		writeProblem(w, notFound.problem())
+		httpguard.WriteProblem(w, httpguard.NotFound.Problem())
 		return
 	}
 	api.failDatabase(w, r, err)

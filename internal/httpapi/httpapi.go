@@ -12,6 +12,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/httpguard"
 	"github.com/payonce/payonce/internal/payments"
 )
 
@@ -35,13 +36,13 @@ func New(service *payments.Service, apiKeys *payments.APIKeys, log *slog.Logger)
 	router.HandleFunc("/healthz", api.healthz).Methods(http.MethodGet, http.MethodHead)
 	router.HandleFunc("/readyz", api.readyz).Methods(http.MethodGet, http.MethodHead)
 	router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, notFound.problem())
+		httpguard.WriteProblem(w, httpguard.NotFound.Problem())
 	})
 	router.MethodNotAllowedHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", strings.Join(allowed(router, r), ", "))
-		writeProblem(w, methodNotAllowed.problem())
+		httpguard.WriteProblem(w, httpguard.MethodNotAllowed.Problem())
 	})
-	return observed(log, router)
+	return httpguard.Observed(log, router)
 }
 
 // allowed lists the methods that the request's path does take (RFC 9110 wants
@@ -78,7 +79,7 @@ func (api *API) merchant(w http.ResponseWriter, r *http.Request) (string, bool) 
 		api.failDatabase(w, r, err)
 		return "", false
 	}
-	infoOf(r.Context()).merchant = merchant
+	httpguard.InfoOf(r.Context()).Scope = merchant
 	return merchant, true
 }
 
@@ -89,26 +90,26 @@ func (api *API) guarded(w http.ResponseWriter, r *http.Request) (guard.Request, 
 	if !ok {
 		return guard.Request{}, false
 	}
-	key, refused := idempotencyKey(r.Header)
+	key, refused := httpguard.Key(r.Header)
 	if refused != nil {
-		writeProblem(w, *refused)
+		httpguard.WriteProblem(w, *refused)
 		return guard.Request{}, false
 	}
-	infoOf(r.Context()).keyHash = shortHash(key)
+	httpguard.InfoOf(r.Context()).KeyHash = httpguard.ShortHash(key)
 	return guard.Request{Scope: merchant, Key: key, Path: r.Method + " " + r.URL.Path}, true
 }
 
 func (api *API) refuseUnauthorized(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="payonce"`)
-	writeProblem(w, unauthorized.detail("Send Authorization: Bearer <api key>."))
+	httpguard.WriteProblem(w, unauthorized.Detail("Send Authorization: Bearer <api key>."))
 }
 
 // failDatabase fails closed: without the database there is no claim, and
 // without a claim no charge.
 func (api *API) failDatabase(w http.ResponseWriter, r *http.Request, err error) {
-	api.log.ErrorContext(r.Context(), "database failed", "request_id", infoOf(r.Context()).id, "error", err)
-	retryAfter(w, time.Second)
-	writeProblem(w, databaseAway.problem())
+	api.log.ErrorContext(r.Context(), "database failed", "request_id", httpguard.InfoOf(r.Context()).ID, "error", err)
+	httpguard.RetryAfter(w, time.Second)
+	httpguard.WriteProblem(w, httpguard.DatabaseAway.Problem())
 }
 
 func (api *API) healthz(w http.ResponseWriter, _ *http.Request) {

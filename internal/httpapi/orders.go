@@ -11,6 +11,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/httpguard"
 	"github.com/payonce/payonce/internal/payments"
 )
 
@@ -48,7 +49,7 @@ func (api *API) postOrder(w http.ResponseWriter, r *http.Request) {
 	}
 	raw, fields, refused := readObject(w, r)
 	if refused != nil {
-		writeProblem(w, *refused)
+		httpguard.WriteProblem(w, *refused)
 		return
 	}
 	request.Hash = raw.hash
@@ -57,7 +58,7 @@ func (api *API) postOrder(w http.ResponseWriter, r *http.Request) {
 	}
 	fields.refuseRest()
 	if refused := fields.refused(); refused != nil {
-		writeProblem(w, *refused)
+		httpguard.WriteProblem(w, *refused)
 		return
 	}
 	result, err := api.createOrder(r.Context(), order)
@@ -65,8 +66,8 @@ func (api *API) postOrder(w http.ResponseWriter, r *http.Request) {
 		api.failDatabase(w, r, err)
 		return
 	}
-	info := infoOf(r.Context())
-	info.orderID, info.outcome = order.OrderID, string(result.Outcome)
+	info := httpguard.InfoOf(r.Context())
+	info.OrderID, info.Outcome = order.OrderID, string(result.Outcome)
 	writeResult(w, result)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/httpguard"
 	"github.com/payonce/payonce/internal/payments"
 )
 
@@ -31,7 +32,7 @@ func (api *API) postRefund(w http.ResponseWriter, r *http.Request) {
 	}
 	raw, fields, refused := readObject(w, r)
 	if refused != nil {
-		writeProblem(w, *refused)
+		httpguard.WriteProblem(w, *refused)
 		return
 	}
 	request.Hash = raw.hash
@@ -44,17 +45,17 @@ func (api *API) postRefund(w http.ResponseWriter, r *http.Request) {
 	}
 	fields.refuseRest()
 	if refused := fields.refused(); refused != nil {
-		writeProblem(w, *refused)
+		httpguard.WriteProblem(w, *refused)
 		return
 	}
-	info := infoOf(r.Context())
-	info.orderID = refund.OrderID
+	info := httpguard.InfoOf(r.Context())
+	info.OrderID = refund.OrderID
 	result, err := api.payments.BeginRefund(r.Context(), refund, StoredRefund)
 	if err != nil {
 		api.failDatabase(w, r, err)
 		return
 	}
-	info.outcome = string(result.Outcome)
+	info.Outcome = string(result.Outcome)
 	writeResult(w, result)
 }
 
@@ -66,10 +67,10 @@ func StoredRefund(refund payments.Refund) (guard.Response, error) {
 		CreatedAt: refund.CreatedAt.UTC(),
 	})
 	if refund.Status == payments.Failed {
-		p := refundDeclined.problem()
+		p := problem{Problem: refundDeclined.Problem()}
 		p.OrderID, p.ChargeID, p.RefundID = refund.OrderID, refund.ChargeID, refund.ID
 		p.ProviderCode, p.ProviderMessage = refund.FailureCode, refund.FailureMessage
-		status, contentType, payload = p.Status, problemType, p
+		status, contentType, payload = p.Status, httpguard.ProblemType, p
 	}
 	body, err := json.Marshal(payload)
 	if err != nil {

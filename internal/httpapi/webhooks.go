@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gorilla/mux"
+
+	"github.com/payonce/payonce/internal/httpguard"
 )
 
 // maxNotification bounds the body of a notification, in bytes.
@@ -19,37 +21,37 @@ func (api *API) postWebhook(w http.ResponseWriter, r *http.Request) {
 	name := mux.Vars(r)["provider"]
 	provider, ok := api.payments.Provider(name)
 	if !ok {
-		writeProblem(w, notFound.problem())
+		httpguard.WriteProblem(w, httpguard.NotFound.Problem())
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxNotification))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		writeProblem(w, bodyTooLarge.problem())
+		httpguard.WriteProblem(w, httpguard.BodyTooLarge.Problem())
 		return
 	}
 	if err != nil {
-		writeProblem(w, bodyMalformed.detail("The body could not be read to its end."))
+		httpguard.WriteProblem(w, httpguard.BodyMalformed.Detail("The body could not be read to its end."))
 		return
 	}
-	info := infoOf(r.Context())
+	info := httpguard.InfoOf(r.Context())
 	notification, err := provider.ParseNotification(r.Context(), r.Header, body)
 	if err != nil {
-		info.outcome = notificationInvalid.code
-		api.log.WarnContext(r.Context(), "notification refused", "request_id", info.id, "provider", name, "error", err)
-		writeProblem(w, notificationInvalid.problem())
+		info.Outcome = notificationInvalid.Code()
+		api.log.WarnContext(r.Context(), "notification refused", "request_id", info.ID, "provider", name, "error", err)
+		httpguard.WriteProblem(w, notificationInvalid.Problem())
 		return
 	}
-	info.orderID = notification.OrderID
+	info.OrderID = notification.OrderID
 	effect, err := api.payments.Notify(r.Context(), name, notification)
 	if err != nil {
 		api.failDatabase(w, r, err)
 		return
 	}
-	info.outcome = string(effect)
+	info.Outcome = string(effect)
 	if !effect.Acknowledged() {
-		retryAfter(w, time.Second)
-		writeProblem(w, notificationFailed.problem())
+		httpguard.RetryAfter(w, time.Second)
+		httpguard.WriteProblem(w, notificationFailed.Problem())
 		return
 	}
 	acknowledgement := provider.Acknowledge()

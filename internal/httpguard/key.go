@@ -1,4 +1,4 @@
-package httpapi
+package httpguard
 
 import (
 	"net/http"
@@ -7,15 +7,15 @@ import (
 
 const maxKeyLength = 255
 
-// idempotencyKey reads the Idempotency-Key header: a bare value, or the quoted
+// Key reads the Idempotency-Key header: a bare value, or the quoted
 // string of draft-ietf-httpapi-idempotency-key-header (RFC 8941, section
 // 3.3.3). "abc" and abc are the same key.
-func idempotencyKey(header http.Header) (string, *problem) {
+func Key(header http.Header) (string, *Problem) {
 	values := header.Values("Idempotency-Key")
 	if len(values) != 1 {
-		refused := keyMissing.problem()
+		refused := KeyMissing.Problem()
 		if len(values) > 1 {
-			refused = keyRepeated.problem()
+			refused = KeyRepeated.Problem()
 		}
 		return "", &refused
 	}
@@ -23,8 +23,8 @@ func idempotencyKey(header http.Header) (string, *problem) {
 	if strings.HasPrefix(key, `"`) {
 		key, ok = unquote(key)
 	}
-	if !ok || key == "" || len(key) > maxKeyLength || !printable(key) {
-		refused := keyInvalid.problem()
+	if !ok || key == "" || len(key) > maxKeyLength || !Printable(key) {
+		refused := KeyInvalid.Problem()
 		return "", &refused
 	}
 	return key, nil
@@ -51,7 +51,8 @@ func unquote(quoted string) (string, bool) {
 	return "", false
 }
 
-func printable(text string) bool {
+// Printable reports whether text is printable ASCII.
+func Printable(text string) bool {
 	for i := range len(text) {
 		if text[i] < 0x20 || text[i] > 0x7e {
 			return false

@@ -1,4 +1,4 @@
-package httpapi
+package httpguard
 
 import (
 	"net/http"
@@ -39,7 +39,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			key, refused := idempotencyKey(http.Header{"Idempotency-Key": test.values})
+			key, refused := Key(http.Header{"Idempotency-Key": test.values})
 			if test.code == "" {
 				require.Nil(t, refused)
 				require.Equal(t, test.key, key)
@@ -59,13 +59,13 @@ func FuzzIdempotencyKey(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		key, refused := idempotencyKey(http.Header{"Idempotency-Key": {value}})
+		key, refused := Key(http.Header{"Idempotency-Key": {value}})
 		if refused != nil {
 			require.Empty(t, key)
 			return
 		}
 		require.NotEmpty(t, key)
 		require.LessOrEqual(t, len(key), maxKeyLength)
-		require.True(t, printable(key))
+		require.True(t, Printable(key))
 	})
 }

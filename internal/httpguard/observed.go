@@ -1,4 +1,4 @@
-package httpapi
+package httpguard
 
 import (
 	"context"
@@ -12,27 +12,28 @@ import (
 	"github.com/google/uuid"
 )
 
-// requestInfo is what the handlers tell the access log. It holds no secret:
+// RequestInfo is what the handlers tell the access log. It holds no secret:
 // of an idempotency key only a hash.
-type requestInfo struct {
-	id       string
-	merchant string
-	orderID  string
-	keyHash  string
-	outcome  string
+type RequestInfo struct {
+	ID      string
+	Scope   string
+	OrderID string
+	KeyHash string
+	Outcome string
 }
 
 type requestInfoKey struct{}
 
-func infoOf(ctx context.Context) *requestInfo {
-	if info, ok := ctx.Value(requestInfoKey{}).(*requestInfo); ok {
+// InfoOf returns what the access log will say of the request.
+func InfoOf(ctx context.Context) *RequestInfo {
+	if info, ok := ctx.Value(requestInfoKey{}).(*RequestInfo); ok {
 		return info
 	}
-	return &requestInfo{}
+	return &RequestInfo{}
 }
 
-// shortHash names a key in the log without telling it.
-func shortHash(key string) string {
+// ShortHash names a key in the log without telling it.
+func ShortHash(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:6])
 }
@@ -46,7 +47,8 @@ type answered struct {
 }
 
 func (a *answered) WriteHeader(status int) {
-	if a.status == 0 {
+	// An informational answer is not yet the answer; a switch of protocols is.
+	if a.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
 		a.status = status
 	}
 	a.ResponseWriter.WriteHeader(status)
@@ -64,31 +66,31 @@ func (a *answered) Write(body []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// observed gives each request an id, logs its end and turns a panic into a
+// Observed gives each request an id, logs its end and turns a panic into a
 // 500. It wraps the router, since middleware inside a mux router does not run
 // for its 404 and 405 answers.
-func observed(log *slog.Logger, next http.Handler) http.Handler {
+func Observed(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		info := &requestInfo{id: requestID(r)}
+		info := &RequestInfo{ID: requestID(r)}
 		ctx := context.WithValue(r.Context(), requestInfoKey{}, info)
 		answer := &answered{ResponseWriter: w}
-		answer.Header().Set("X-Request-Id", info.id)
+		answer.Header().Set("X-Request-Id", info.ID)
 		defer func() {
 			//nolint:errorlint // the panic value itself is compared, as net/http does
 			if thrown := recover(); thrown != nil {
 				if thrown == http.ErrAbortHandler {
 					panic(thrown)
 				}
-				log.ErrorContext(ctx, "handler panicked", "request_id", info.id, "panic", thrown,
+				log.ErrorContext(ctx, "handler panicked", "request_id", info.ID, "panic", thrown,
 					"stack", string(debug.Stack()))
 				if answer.status == 0 {
-					writeProblem(answer, internalError.problem())
+					WriteProblem(answer, InternalError.Problem())
 				}
 			}
-			log.InfoContext(ctx, "request", "request_id", info.id, "method", r.Method, "path", r.URL.Path,
+			log.InfoContext(ctx, "request", "request_id", info.ID, "method", r.Method, "path", r.URL.Path,
 				"status", answer.status, "bytes", answer.bytes, "duration_ms", milliseconds(time.Since(start)),
-				"merchant", info.merchant, "order_id", info.orderID, "key_hash", info.keyHash, "outcome", info.outcome)
+				"scope", info.Scope, "order_id", info.OrderID, "key_hash", info.KeyHash, "outcome", info.Outcome)
 		}()
 		next.ServeHTTP(answer, r.WithContext(ctx))
 	})
@@ -98,7 +100,7 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 
 // requestID takes over the id of a proxy in front where it is harmless in a log.
 func requestID(r *http.Request) string {
-	if id := r.Header.Get("X-Request-Id"); id != "" && len(id) <= 128 && printable(id) {
+	if id := r.Header.Get("X-Request-Id"); id != "" && len(id) <= 128 && Printable(id) {
 		return id
 	}
 	return uuid.NewString()
