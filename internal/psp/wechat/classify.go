@@ -77,9 +77,10 @@ var codes = map[string]verdicts{
 	codeResourceNotExists:   {refund: psp.Terminal},
 	"USER_ACCOUNT_ABNORMAL": {refund: psp.Terminal},
 
-	// Refused at the gate.
+	// Refused at the gate. A refund that comes too often may be under way all
+	// the same, and is asked about.
 	"APPID_MCHID_NOT_MATCH": {charge: psp.Transient},
-	"FREQUENCY_LIMITED":     atTheGate,
+	"FREQUENCY_LIMITED":     {charge: psp.Transient},
 	"MCH_NOT_EXISTS":        atTheGate,
 	"RULELIMIT":             {charge: psp.Transient},
 	"RULE_LIMIT":            {charge: psp.Transient},

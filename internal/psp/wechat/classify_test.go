@@ -28,7 +28,7 @@ func TestDocumentedCodes(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/psp/wechat.md")
 	require.NoError(t, err)
-	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (\\d{3}) \\| ([a-z_]+) \\| ([a-z_]+) \\| (.+) \\|$")
+	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (\\d{3}(?:, \\d{3})?) \\| ([a-z_]+) \\| ([a-z_]+) \\| (.+) \\|$")
 	link := regexp.MustCompile(`\[[a-z0-9 ]+\]`)
 	documented := map[string]verdicts{}
 	for _, cells := range row.FindAllStringSubmatch(documentedSection(t, "Codes"), -1) {
