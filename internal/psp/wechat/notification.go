@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/wechatpay-apiv3/wechatpay-go/core/auth"
-	"github.com/wechatpay-apiv3/wechatpay-go/core/notify"
 
 	"github.com/payonce/payonce/internal/money"
 	"github.com/payonce/payonce/internal/psp"
@@ -27,6 +25,16 @@ const (
 	headerSignature = "Wechatpay-Signature"
 	headerSerial    = "Wechatpay-Serial"
 )
+
+// headerAlgorithm may name the algorithm of the signature; left out, it is
+// this one, which is the only one of a public key.
+const (
+	headerAlgorithm    = "Wechatpay-Signature-Type"
+	signatureAlgorithm = "WECHATPAY2-SHA256-RSA2048"
+)
+
+// sealAlgorithm is what seals a notification's content (page 4012071382).
+const sealAlgorithm = "AEAD_AES_256_GCM"
 
 // probeSignature is how the signature of a probe begins: WeChat Pay sends
 // notifications with a wrong signature to see that they are refused (page
@@ -45,8 +53,8 @@ var refundEvents = map[string]string{
 	"REFUND.SUCCESS": refundSuccess, "REFUND.CLOSED": refundClosed, "REFUND.ABNORMAL": refundAbnormal,
 }
 
-// newNotifications makes the SDK's reader of notifications.
-func newNotifications(apiV3Key string, verifier auth.Verifier) (*notify.Handler, error) {
+// newAEAD is AEAD_AES_256_GCM (page 4012071382).
+func newAEAD(apiV3Key string) (cipher.AEAD, error) {
 	block, err := aes.NewCipher([]byte(apiV3Key))
 	if err != nil {
 		return nil, fmt.Errorf("wechat: the APIv3 key: %w", err)
@@ -55,7 +63,7 @@ func newNotifications(apiV3Key string, verifier auth.Verifier) (*notify.Handler,
 	if err != nil {
 		return nil, fmt.Errorf("wechat: the APIv3 key: %w", err)
 	}
-	return notify.NewEmptyHandler().AddRSAWithAESGCM(verifier, checkedAEAD{sealed}), nil
+	return checkedAEAD{sealed}, nil
 }
 
 // checkedAEAD refuses a nonce of another length, at which crypto/cipher panics.
@@ -71,6 +79,17 @@ func (a checkedAEAD) Open(dst, nonce, ciphertext, additional []byte) ([]byte, er
 		return nil, fmt.Errorf("decrypt: %w", err)
 	}
 	return plain, nil
+}
+
+// envelope is a notification as it arrives.
+type envelope struct {
+	EventType string `json:"event_type"`
+	Resource  struct {
+		Algorithm      string `json:"algorithm"`
+		Ciphertext     []byte `json:"ciphertext"` // base64
+		Nonce          string `json:"nonce"`
+		AssociatedData string `json:"associated_data"`
+	} `json:"resource"`
 }
 
 // notified is the content of both notifications, of an order that was paid
@@ -101,12 +120,13 @@ func (p *Provider) ParseNotification(ctx context.Context, header http.Header, bo
 	if err := p.checkHeader(header); err != nil {
 		return psp.Notification{}, err
 	}
-	var told notified
-	envelope, err := p.notifications.ParseNotifyRequest(ctx,
-		&http.Request{Header: header, Body: io.NopCloser(bytes.NewReader(body))}, &told)
+	request := &http.Request{Header: header, Body: io.NopCloser(bytes.NewReader(body))}
+	if err := p.signatures.Validate(ctx, request); err != nil {
+		return psp.Notification{}, errors.New("wechat: the notification's signature does not verify")
+	}
+	eventType, told, err := p.opened(body)
 	if err != nil {
-		// The SDK's error holds the request.
-		return psp.Notification{}, errors.New("wechat: the notification's signature does not verify, or its content does not open")
+		return psp.Notification{}, err
 	}
 	if err := p.checkContent(told); err != nil {
 		return psp.Notification{}, err
@@ -115,10 +135,31 @@ func (p *Provider) ParseNotification(ctx context.Context, header http.Header, bo
 		OrderID: told.OutTradeNo, TradeNo: told.TransactionID, Key: "webhook:wechat:" + told.TransactionID,
 		Money: money.Money{Amount: told.Amount.Total, Currency: currency},
 	}
-	if envelope.EventType == eventPaid {
+	if eventType == eventPaid {
 		return p.payment(n, told)
 	}
-	return refunded(n, envelope.EventType, told)
+	return refunded(n, eventType, told)
+}
+
+// opened reads a notification whose signature was verified. The SDK's own
+// reader panics at one without a resource, and puts the request into its errors.
+func (p *Provider) opened(body []byte) (eventType string, told notified, err error) {
+	var outer envelope
+	if err := json.Unmarshal(body, &outer); err != nil {
+		return "", told, errors.New("wechat: the notification is not the JSON that is wanted")
+	}
+	sealed := outer.Resource
+	if sealed.Algorithm != sealAlgorithm {
+		return "", told, fmt.Errorf("wechat: the notification is sealed by %.64q and not %s", sealed.Algorithm, sealAlgorithm)
+	}
+	plain, err := p.opener.Open(nil, []byte(sealed.Nonce), sealed.Ciphertext, []byte(sealed.AssociatedData))
+	if err != nil {
+		return "", told, errors.New("wechat: the notification does not open with the APIv3 key")
+	}
+	if err := json.Unmarshal(plain, &told); err != nil {
+		return "", told, errors.New("wechat: the notification's content is not the JSON that is wanted")
+	}
+	return outer.EventType, told, nil
 }
 
 // checkHeader refuses what cannot be genuine before any key is used. Each
@@ -133,6 +174,8 @@ func (p *Provider) checkHeader(header http.Header) error {
 	switch {
 	case strings.HasPrefix(header.Get(headerSignature), probeSignature):
 		return errors.New("wechat: the notification is a probe with a wrong signature")
+	case header.Get(headerAlgorithm) != "" && header.Get(headerAlgorithm) != signatureAlgorithm:
+		return fmt.Errorf("wechat: the notification is signed by %.64q and not %s", header.Get(headerAlgorithm), signatureAlgorithm)
 	case header.Get(headerSerial) != p.config.PublicKeyID:
 		return fmt.Errorf("wechat: the notification is signed with %.64q and not with the configured public key",
 			header.Get(headerSerial))

@@ -9,6 +9,7 @@ package wechat
 
 import (
 	"context"
+	"crypto/cipher"
 	"crypto/rsa"
 	"errors"
 	"fmt"
@@ -20,7 +21,6 @@ import (
 	"github.com/wechatpay-apiv3/wechatpay-go/core"
 	"github.com/wechatpay-apiv3/wechatpay-go/core/auth/validators"
 	"github.com/wechatpay-apiv3/wechatpay-go/core/auth/verifiers"
-	"github.com/wechatpay-apiv3/wechatpay-go/core/notify"
 	"github.com/wechatpay-apiv3/wechatpay-go/core/option"
 	"github.com/wechatpay-apiv3/wechatpay-go/utils"
 
@@ -102,10 +102,11 @@ func isNotifyURL(address string) bool {
 
 // Provider is WeChat Pay.
 type Provider struct {
-	client        *core.Client
-	answers       *validators.WechatPayResponseValidator
-	notifications *notify.Handler
-	config        Config
+	client     *core.Client
+	answers    *validators.WechatPayResponseValidator
+	signatures *validators.WechatPayNotifyValidator
+	opener     cipher.AEAD
+	config     Config
 }
 
 var _ psp.Provider = (*Provider)(nil)
@@ -115,8 +116,9 @@ func New(config Config) (*Provider, error) {
 	if err := config.missing(); err != nil {
 		return nil, err
 	}
-	privateKey, publicKey, err := config.keys()
-	if err != nil {
+	privateKey, errPrivate := readPrivateKey(config.PrivateKey)
+	publicKey, errPublic := readPublicKey(config.PublicKey)
+	if err := errors.Join(errPrivate, errPublic); err != nil {
 		return nil, err
 	}
 	httpClient, err := redirected(config.Client, config.BaseURL)
@@ -129,29 +131,33 @@ func New(config Config) (*Provider, error) {
 	if err != nil {
 		return nil, errors.New("wechat: the SDK does not take the configuration")
 	}
-	verifier := verifiers.NewSHA256WithRSAPubkeyVerifier(config.PublicKeyID, *publicKey)
-	notifications, err := newNotifications(config.APIv3Key, verifier)
+	opener, err := newAEAD(config.APIv3Key)
 	if err != nil {
 		return nil, err
 	}
+	verifier := verifiers.NewSHA256WithRSAPubkeyVerifier(config.PublicKeyID, *publicKey)
 	return &Provider{
-		client: client, answers: validators.NewWechatPayResponseValidator(verifier), notifications: notifications,
-		config: config,
+		client: client, answers: validators.NewWechatPayResponseValidator(verifier),
+		signatures: validators.NewWechatPayNotifyValidator(verifier), opener: opener, config: config,
 	}, nil
 }
 
-// keys reads the keys. The SDK's errors are left out: one of them holds the
-// text of the key.
-func (c Config) keys() (*rsa.PrivateKey, *rsa.PublicKey, error) {
-	private, err := utils.LoadPrivateKey(c.PrivateKey)
+// readPrivateKey and readPublicKey leave the SDK's errors out: one of them
+// holds the text of the key.
+func readPrivateKey(text string) (*rsa.PrivateKey, error) {
+	key, err := utils.LoadPrivateKey(text)
 	if err != nil {
-		return nil, nil, errors.New("wechat: the private key is not an RSA key in PEM of PKCS#8")
+		return nil, errors.New("wechat: the private key is not an RSA key in PEM of PKCS#8")
 	}
-	public, err := utils.LoadPublicKey(c.PublicKey)
+	return key, nil
+}
+
+func readPublicKey(text string) (*rsa.PublicKey, error) {
+	key, err := utils.LoadPublicKey(text)
 	if err != nil {
-		return nil, nil, errors.New("wechat: the WeChat Pay public key is not an RSA key in PEM of PKIX")
+		return nil, errors.New("wechat: the WeChat Pay public key is not an RSA key in PEM of PKIX")
 	}
-	return private, public, nil
+	return key, nil
 }
 
 // Name implements psp.Provider.
