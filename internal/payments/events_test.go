@@ -28,13 +28,41 @@ var events = map[string]string{
 	"full":    `SELECT payments.apply_notification('alipay', 'webhook:alipay:' || $1 || ':r2', 'refund_full', $1, 't', 1000, 'CNY', $1 || '-r2', NULL, 1000, NULL)`,
 }
 
+// wechatEvents are those of WeChat Pay: it tells the amount of each refund and
+// not the total, and of refunds that did not arrive or were closed.
+var wechatEvents = map[string]string{
+	"answer":    `SELECT test.answer($1)`,
+	"paid":      `SELECT payments.apply_notification('wechat', 'webhook:wechat:' || $1, 'paid', $1, 't', 1000, 'CNY', NULL, NULL, NULL, NULL)`,
+	"unarrived": `SELECT payments.apply_notification('wechat', 'webhook:wechat:' || $1 || ':r1:ABNORMAL', 'paid', $1, 't', 1000, 'CNY', NULL, NULL, NULL, NULL)`,
+	"refused":   `SELECT payments.apply_notification('wechat', 'webhook:wechat:' || $1 || ':r3:CLOSED', 'refund_failed', $1, 't', 1000, 'CNY', $1 || '-r3', 300, NULL, 'CLOSED')`,
+	"partial":   `SELECT payments.apply_notification('wechat', 'webhook:wechat:' || $1 || ':r1', 'refund_partial', $1, 't', 1000, 'CNY', $1 || '-r1', 500, NULL, NULL)`,
+	"rest":      `SELECT payments.apply_notification('wechat', 'webhook:wechat:' || $1 || ':r2', 'refund_partial', $1, 't', 1000, 'CNY', $1 || '-r2', 500, NULL, NULL)`,
+}
+
+// lives are what happens to orders, for each provider in its own events.
+var lives = []struct {
+	provider string
+	events   map[string]string
+	happens  [][]string
+}{
+	{"alipay", events, [][]string{
+		{"answer", "paid", "paid", "waiting", "failed", "partial", "full"},
+		{"answer", "paid", "paid", "waiting", "closed", "partial", "full"},
+		{"answer", "paid", "failed", "closed", "partial", "full"},
+	}},
+	{"wechat", wechatEvents, [][]string{
+		{"answer", "paid", "paid", "unarrived", "partial", "rest"},
+		{"answer", "paid", "unarrived", "refused", "partial", "rest"},
+	}},
+}
+
 // begin starts a charge on order $1, which buys one piece of stock.
 const begin = `WITH o AS (
 	INSERT INTO payments.orders (order_id, merchant, amount, currency, status, created_at, updated_at)
 	VALUES ($1, 'm', 1000, 'CNY', 'pending', now(), now()) RETURNING order_id
 ) INSERT INTO payments.order_items (order_id, sku, quantity) SELECT order_id, $2, 1 FROM o`
 
-const charge = `SELECT payments.begin_charge('m', $1, 'POST /v1/charges', sha256('a'), 'ch_' || $1, $1, 'alipay', '', 1000, 'CNY')`
+const charge = `SELECT payments.begin_charge('m', $1, 'POST /v1/charges', sha256('a'), 'ch_' || $1, $1, $2, '', 1000, 'CNY')`
 
 // answer ends the charge as the API does: pending, unless a notification knew
 // better, which it then answers.
@@ -64,7 +92,7 @@ func permutations(names []string, do func([]string)) {
 			do(append([]string{}, order...))
 			return
 		}
-		for _, name := range []string{"answer", "paid", "waiting", "failed", "closed", "partial", "full"} {
+		for name := range left {
 			if left[name] > 0 {
 				left[name]--
 				rest(append(order, name), left)
@@ -109,32 +137,43 @@ func TestEveryOrderOfEventsEndsTheSame(t *testing.T) {
 	CREATE TRIGGER forward BEFORE UPDATE ON payments.orders FOR EACH ROW EXECUTE FUNCTION test.forward()`)
 	require.NoError(t, err)
 
-	orders := make(chan []string)
+	type life struct {
+		provider string
+		events   map[string]string
+		order    []string
+	}
+	orders := make(chan life)
 	var workers sync.WaitGroup
 	var mu sync.Mutex
 	count := 0
 	for worker := range 4 {
 		workers.Go(func() {
-			for order := range orders {
+			for one := range orders {
 				mu.Lock()
 				count++
 				id := fmt.Sprintf("o%d-%d", worker, count)
 				mu.Unlock()
-				play(t, pool, id, fmt.Sprintf("tea-%d", worker), order)
+				batch := &pgx.Batch{}
+				batch.Queue(begin, id, fmt.Sprintf("tea-%d", worker))
+				batch.Queue(charge, id, one.provider)
+				for _, event := range one.order {
+					batch.Queue(one.events[event], id)
+				}
+				if err := pool.SendBatch(t.Context(), batch).Close(); err != nil {
+					t.Errorf("%s, %v: %v", one.provider, one.order, err)
+				}
 			}
 		})
 	}
-	for _, names := range [][]string{
-		{"answer", "paid", "paid", "waiting", "failed", "partial", "full"},
-		{"answer", "paid", "paid", "waiting", "closed", "partial", "full"},
-		{"answer", "paid", "failed", "closed", "partial", "full"},
-	} {
-		permutations(names, func(order []string) { orders <- order })
+	for _, of := range lives {
+		for _, names := range of.happens {
+			permutations(names, func(order []string) { orders <- life{of.provider, of.events, order} })
+		}
 	}
 	close(orders)
 	workers.Wait()
 	t.Logf("%d orders of events", count)
-	require.Equal(t, 2520+2520+720, count)
+	require.Equal(t, 2520+2520+720+360+720, count)
 
 	for what, sql := range map[string]string{
 		"order not refunded":       `SELECT count(*) FROM payments.orders WHERE status <> 'refunded'`,
@@ -153,19 +192,6 @@ func TestEveryOrderOfEventsEndsTheSame(t *testing.T) {
 	}
 }
 
-func play(t *testing.T, pool *pgxpool.Pool, id, sku string, order []string) {
-	t.Helper()
-	batch := &pgx.Batch{}
-	batch.Queue(begin, id, sku)
-	batch.Queue(charge, id)
-	for _, event := range order {
-		batch.Queue(events[event], id)
-	}
-	if err := pool.SendBatch(t.Context(), batch).Close(); err != nil {
-		t.Errorf("%v: %v", order, err)
-	}
-}
-
 // FF-27: two channels pay one order. The second payment is kept and put before
 // a person; it is no second sale and no second mail.
 func TestFF27_TwoChannelsPayOneOrder(t *testing.T) {
@@ -177,7 +203,7 @@ func TestFF27_TwoChannelsPayOneOrder(t *testing.T) {
 		require.NoError(t, err)
 	}
 	exec(begin, "o1", "tea-0")
-	exec(charge, "o1")
+	exec(charge, "o1", "alipay")
 	exec(events["answer"], "o1") // Alipay's trade waits for the buyer, who turns to WeChat Pay.
 	exec(`SELECT payments.begin_charge('m', 'k2', 'POST /v1/charges', sha256('b'), 'ch_2', 'o1', 'wechat', '', 1000, 'CNY')`)
 	exec(`SELECT payments.finish_charge('m', 'k2', (SELECT fence FROM guard.inspect('m', 'k2')), 'ch_2', 'pending', NULL, '{}', NULL, NULL, 201, '{}', '')`)
@@ -230,7 +256,7 @@ func TestFF22_KilledInTheMiddleOfANotification(t *testing.T) {
 			db, pool := setup(t)
 			_, err := pool.Exec(t.Context(), begin, "o1", "tea-0")
 			require.NoError(t, err)
-			_, err = pool.Exec(t.Context(), charge, "o1")
+			_, err = pool.Exec(t.Context(), charge, "o1", "alipay")
 			require.NoError(t, err)
 			_, err = pool.Exec(t.Context(), `CREATE FUNCTION test.wait() RETURNS trigger LANGUAGE plpgsql AS
 				$$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(7); RETURN new; END $$;
