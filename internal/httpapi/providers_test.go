@@ -21,11 +21,30 @@ type providerCase struct {
 	// charged is how a charge that met no trouble is answered: pending where the
 	// provider only makes a trade, succeeded where it charges at once.
 	charged string
+	// acknowledged is how a notification is acknowledged, to the byte; left out
+	// where the provider takes any 200.
+	acknowledged acknowledgement
+	// stories are events that follow a payment, by how they leave the order.
+	stories map[string][]string
 }
 
 var providerCases = map[string]providerCase{
-	"alipay": {currency: "CNY", charged: "pending"},
-	"wechat": {currency: "CNY", charged: "pending"},
+	"alipay": {
+		currency: "CNY", charged: "pending",
+		acknowledged: acknowledgement{Status: http.StatusOK, ContentType: "text/plain", Body: "success"},
+		stories: map[string][]string{
+			"paid": {"waiting", "closed", "paid"}, "partially_refunded": {"refund_partial", "finished", "refund_partial"},
+			"refunded": {"refund_full", "paid", "refund_full"},
+		},
+	},
+	"wechat": {
+		currency: "CNY", charged: "pending",
+		acknowledged: acknowledgement{Status: http.StatusOK, ContentType: "application/json", Body: `{"code":"SUCCESS"}`},
+		stories: map[string][]string{
+			"paid": {"paid"}, "partially_refunded": {"refund_partial", "paid", "refund_partial"},
+			"refunded": {"refund_full", "paid", "refund_full"},
+		},
+	},
 }
 
 func (c providerCase) body(t *testing.T, provider, orderID string, amount int) string {
@@ -77,6 +96,11 @@ func TestProviders(t *testing.T) {
 			t.Run("lost notification", func(t *testing.T) { t.Parallel(); c.lostNotification(t, name) })
 			t.Run("refunds", func(t *testing.T) { t.Parallel(); c.refunds(t, name) })
 			t.Run("notifications", func(t *testing.T) { t.Parallel(); c.notifications(t, name) })
+			t.Run("FF-21", func(t *testing.T) { t.Parallel(); c.notificationThatFails(t, name) })
+			for end, events := range c.stories {
+				t.Run("FF-23 "+end, func(t *testing.T) { t.Parallel(); c.story(t, name, end, events) })
+			}
+			t.Run("forged", func(t *testing.T) { t.Parallel(); c.forged(t, name) })
 			t.Run("wrong keys", func(t *testing.T) { t.Parallel(); c.wrongKeys(t, name) })
 		})
 	}
@@ -244,10 +268,65 @@ func (c providerCase) paid(t *testing.T, h *harness, provider, orderID string, a
 	t.Helper()
 	got := h.charge("pay-"+orderID, c.body(t, provider, orderID, amount))
 	require.Equal(t, http.StatusCreated, got.status, got.body)
-	for _, told := range h.notifyFor(provider, orderID, "paid", 1, false) {
-		require.Equal(t, http.StatusOK, told.Status, "%+v", told)
-	}
+	c.notified(t, h, provider, orderID, "paid", 1, false)
 	require.Equal(t, "paid", h.orderStatus(orderID))
+}
+
+// notified sends a notification that has to be acknowledged as often.
+func (c providerCase) notified(t *testing.T, h *harness, provider, orderID, event string, times int, parallel bool) {
+	t.Helper()
+	for _, told := range h.notifyFor(provider, orderID, event, times, parallel) {
+		require.Equal(t, http.StatusOK, told.Status, "%s: %+v", event, told)
+		if c.acknowledged.Status != 0 {
+			require.Equal(t, c.acknowledged, told)
+		}
+	}
+}
+
+// notificationThatFails is not acknowledged, and leaves no trace: the
+// redelivery does the work.
+func (c providerCase) notificationThatFails(t *testing.T, provider string) {
+	h := setup(t)
+	require.Equal(t, http.StatusCreated, h.charge("k1", c.body(t, provider, "order-1", 1000)).status)
+	_, err := h.owner.Exec(t.Context(), "ALTER TABLE payments.outbox RENAME TO gone")
+	require.NoError(t, err)
+	told := h.notifyFor(provider, "order-1", "paid", 1, false)[0]
+	require.Equal(t, http.StatusServiceUnavailable, told.Status)
+	require.Zero(t, h.sum("SELECT count(*) FROM guard.idempotency_keys WHERE scope = 'webhook'"))
+	_, err = h.owner.Exec(t.Context(), "ALTER TABLE payments.gone RENAME TO outbox")
+	require.NoError(t, err)
+	c.notified(t, h, provider, "order-1", "paid", 1, false)
+	require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.outbox"))
+}
+
+// story tells events after the payment. None moves the order backward, and
+// each refund is one.
+func (c providerCase) story(t *testing.T, provider, end string, events []string) {
+	h := setup(t)
+	c.paid(t, h, provider, "order-1", 1000)
+	for _, event := range events {
+		c.notified(t, h, provider, "order-1", event, 2, false)
+	}
+	require.Equal(t, end, h.orderStatus("order-1"))
+	require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.journal WHERE event = 'charge_succeeded'"))
+	require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.outbox WHERE kind = 'order_confirmation'"))
+	refunded := map[string]int{"partially_refunded": 500, "refunded": 1000}[end]
+	require.Equal(t, refunded, h.sum("SELECT coalesce(sum(amount), 0) FROM payments.refunds WHERE status = 'succeeded'"))
+}
+
+// forged notifications are refused and nothing is written.
+func (c providerCase) forged(t *testing.T, provider string) {
+	h := setup(t)
+	require.Equal(t, http.StatusCreated, h.charge("k1", c.body(t, provider, "order-1", 1000)).status)
+	keys := h.countKeys()
+	for _, body := range []string{"", "%zz", "{}", "null", `{"out_trade_no":"order-1"}`, "out_trade_no=order-1&trade_status=TRADE_SUCCESS"} {
+		got, err := h.send(t.Context(), http.MethodPost, "/webhooks/"+provider, body, nil)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusBadRequest, got.status, body)
+		require.Equal(t, "notification_invalid", got.field(t, "code"))
+	}
+	require.Equal(t, keys, h.countKeys())
+	require.Zero(t, h.sum("SELECT count(*) FROM payments.outbox"))
 }
 
 func (c providerCase) notifications(t *testing.T, provider string) {
@@ -260,9 +339,7 @@ func (c providerCase) notifications(t *testing.T, provider string) {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusCreated, h.post("/v1/orders", "ok1", string(body)).status)
 		require.Equal(t, http.StatusCreated, h.charge("k1", c.body(t, provider, "order-1", 1000)).status)
-		for _, told := range h.notifyFor(provider, "order-1", "paid", 25, parallel) {
-			require.Equal(t, http.StatusOK, told.Status, "%+v", told)
-		}
+		c.notified(t, h, provider, "order-1", "paid", 25, parallel)
 		require.Equal(t, "paid", h.orderStatus("order-1"))
 		require.Equal(t, 9, h.sum("SELECT on_hand FROM payments.inventory"))
 		require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.journal WHERE event = 'charge_succeeded'"))

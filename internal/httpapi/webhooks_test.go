@@ -179,6 +179,27 @@ func TestFF24_PartialRefundThenFinished(t *testing.T) {
 	require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.outbox WHERE kind = 'order_confirmation'"))
 }
 
+// FF-27 over the providers' own protocols: the buyer pays in Alipay and in
+// WeChat Pay. The second payment is acknowledged, kept, and put before a person.
+func TestFF27_AlipayAndWeChatBothPay(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	for _, name := range []string{"alipay", "wechat"} {
+		got := h.charge("k-"+name, providerCases[name].body(t, name, "order-1", 1000))
+		require.Equal(t, http.StatusCreated, got.status, got.body)
+	}
+	require.Equal(t, 2, h.charges("order-1"))
+	for range 2 {
+		for _, name := range []string{"alipay", "wechat"} {
+			providerCases[name].notified(t, h, name, "order-1", "paid", 2, true)
+		}
+	}
+	require.Equal(t, "paid", h.orderStatus("order-1"))
+	require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.outbox"))
+	require.Equal(t, 2, h.sum("SELECT count(*) FROM payments.charges WHERE status = 'succeeded'"))
+	require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.cases WHERE kind = 'second_payment' AND resolved_at IS NULL"))
+}
+
 func TestFF26_AcknowledgementBytes(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
