@@ -13,7 +13,8 @@ import (
 )
 
 // providerCase is what differs between the providers in the one suite that
-// each has to pass.
+// each has to pass. Its order ids have only letters and digits, since 2C2P
+// takes nothing else.
 type providerCase struct {
 	currency string
 	// fields are the provider's own request fields.
@@ -44,6 +45,11 @@ var providerCases = map[string]providerCase{
 			"paid": {"paid"}, "partially_refunded": {"refund_partial", "paid", "refund_partial"},
 			"refunded": {"refund_full", "paid", "refund_full"},
 		},
+	},
+	"2c2p": {
+		currency: "SGD", charged: "pending",
+		acknowledged: acknowledgement{Status: http.StatusOK, ContentType: "text/plain", Body: "OK"},
+		stories:      map[string][]string{"paid": {"failed", "waiting", "closed", "paid"}},
 	},
 }
 
@@ -108,68 +114,68 @@ func TestProviders(t *testing.T) {
 
 func (c providerCase) success(t *testing.T, provider string) {
 	h := setup(t)
-	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	got := h.charge("k1", c.body(t, provider, "order1", 1000))
 	require.Equal(t, http.StatusCreated, got.status, got.body)
 	require.Equal(t, c.charged, got.field(t, "status"), got.body)
-	again := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	again := h.charge("k1", c.body(t, provider, "order1", 1000))
 	require.True(t, again.replayed())
 	require.Equal(t, got.body, again.body)
-	require.Equal(t, 1, h.charges("order-1"))
+	require.Equal(t, 1, h.charges("order1"))
 }
 
 func (c providerCase) decline(t *testing.T, provider string) {
 	h := setup(t)
 	h.armFor(provider, "charge", "decline")
-	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	got := h.charge("k1", c.body(t, provider, "order1", 1000))
 	require.Equal(t, http.StatusPaymentRequired, got.status, got.body)
-	again := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	again := h.charge("k1", c.body(t, provider, "order1", 1000))
 	require.True(t, again.replayed())
 	require.Equal(t, got.body, again.body)
-	require.Zero(t, h.charges("order-1"))
+	require.Zero(t, h.charges("order1"))
 	// Another attempt is not answered with the first one's refusal.
-	got = h.charge("k2", c.body(t, provider, "order-1", 1000))
+	got = h.charge("k2", c.body(t, provider, "order1", 1000))
 	require.Equal(t, http.StatusCreated, got.status, got.body)
-	require.Equal(t, 1, h.charges("order-1"))
+	require.Equal(t, 1, h.charges("order1"))
 }
 
 func (c providerCase) chargeFault(t *testing.T, provider, fault string) {
 	h := setup(t)
 	h.armFor(provider, "charge", fault)
-	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	got := h.charge("k1", c.body(t, provider, "order1", 1000))
 	if fault == "error_before" {
 		require.GreaterOrEqual(t, got.status, 500, got.body)
-		require.Zero(t, h.charges("order-1"))
-		got = h.charge("k1", c.body(t, provider, "order-1", 1000))
+		require.Zero(t, h.charges("order1"))
+		got = h.charge("k1", c.body(t, provider, "order1", 1000))
 	}
 	require.Equal(t, http.StatusCreated, got.status, got.body)
-	require.Equal(t, 1, h.charges("order-1"))
+	require.Equal(t, 1, h.charges("order1"))
 }
 
 func (c providerCase) queryFault(t *testing.T, provider, fault string) {
 	h := setup(t)
 	h.armFor(provider, "charge", "drop_after")
 	h.armFor(provider, "query", fault)
-	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	got := h.charge("k1", c.body(t, provider, "order1", 1000))
 	if got.status == http.StatusGatewayTimeout {
-		got = h.charge("k1", c.body(t, provider, "order-1", 1000))
+		got = h.charge("k1", c.body(t, provider, "order1", 1000))
 	}
 	require.Equal(t, http.StatusCreated, got.status, got.body)
-	require.Equal(t, 1, h.charges("order-1"))
+	require.Equal(t, 1, h.charges("order1"))
 }
 
 func (c providerCase) refundFault(t *testing.T, provider, fault string) {
 	h := setup(t)
-	c.paid(t, h, provider, "order-1", 1000)
+	c.paid(t, h, provider, "order1", 1000)
 	h.armFor(provider, "refund", fault)
-	got := h.post("/v1/refunds", "rk1", refundBody("order-1", "", 300))
+	got := h.post("/v1/refunds", "rk1", refundBody("order1", "", 300))
 	for range 3 {
 		if got.status < 500 {
 			break
 		}
-		got = h.post("/v1/refunds", "rk1", refundBody("order-1", "", 300))
+		got = h.post("/v1/refunds", "rk1", refundBody("order1", "", 300))
 	}
 	require.Equal(t, http.StatusCreated, got.status, got.body)
-	count, total := h.refunds("order-1")
+	count, total := h.refunds("order1")
 	require.Equal(t, 1, count)
 	require.Equal(t, 300, total)
 }
@@ -179,13 +185,13 @@ func (c providerCase) inDoubt(t *testing.T, provider string) {
 	c.leaveInDoubt(t, h, provider)
 	var got answer
 	for range 4 {
-		got = h.charge("k1", c.body(t, provider, "order-1", 1000))
+		got = h.charge("k1", c.body(t, provider, "order1", 1000))
 		if got.status == http.StatusCreated {
 			break
 		}
 	}
 	require.Equal(t, http.StatusCreated, got.status, got.body)
-	require.Equal(t, 1, h.charges("order-1"))
+	require.Equal(t, 1, h.charges("order1"))
 }
 
 // leaveInDoubt has a charge's answer and the inquiry's answer lost.
@@ -195,7 +201,7 @@ func (c providerCase) leaveInDoubt(t *testing.T, h *harness, provider string) {
 	for range 3 {
 		h.armFor(provider, "query", "drop_after")
 	}
-	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	got := h.charge("k1", c.body(t, provider, "order1", 1000))
 	require.Equal(t, http.StatusGatewayTimeout, got.status, got.body)
 }
 
@@ -208,29 +214,29 @@ func (c providerCase) reconciled(t *testing.T, provider string) {
 		h.reconcile()
 		return h.keyState("k1") == "completed"
 	}, 30*time.Second, 10*time.Millisecond)
-	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	got := h.charge("k1", c.body(t, provider, "order1", 1000))
 	require.Equal(t, http.StatusCreated, got.status, got.body)
 	require.True(t, got.replayed())
-	require.Equal(t, 1, h.charges("order-1"))
+	require.Equal(t, 1, h.charges("order1"))
 }
 
 func (c providerCase) refundReconciled(t *testing.T, provider string) {
 	h := setup(t)
-	c.paid(t, h, provider, "order-1", 1000)
+	c.paid(t, h, provider, "order1", 1000)
 	h.armFor(provider, "refund", "drop_after")
 	for range 3 {
 		h.armFor(provider, "query", "drop_after")
 	}
-	got := h.post("/v1/refunds", "rk1", refundBody("order-1", "", 300))
+	got := h.post("/v1/refunds", "rk1", refundBody("order1", "", 300))
 	require.Contains(t, []int{http.StatusGatewayTimeout, http.StatusCreated}, got.status, got.body)
 	require.Eventually(t, func() bool {
 		h.reconcile()
 		return h.keyState("rk1") == "completed" &&
 			h.sum("SELECT count(*) FROM payments.refunds WHERE status = 'succeeded'") == 1
 	}, 30*time.Second, 10*time.Millisecond)
-	got = h.post("/v1/refunds", "rk1", refundBody("order-1", "", 300))
+	got = h.post("/v1/refunds", "rk1", refundBody("order1", "", 300))
 	require.Equal(t, http.StatusCreated, got.status, got.body)
-	count, total := h.refunds("order-1")
+	count, total := h.refunds("order1")
 	require.Equal(t, 1, count)
 	require.Equal(t, 300, total)
 }
@@ -238,28 +244,28 @@ func (c providerCase) refundReconciled(t *testing.T, provider string) {
 // lostNotification: the buyer paid and the provider's notification never came.
 func (c providerCase) lostNotification(t *testing.T, provider string) {
 	h := setup(t)
-	require.Equal(t, http.StatusCreated, h.charge("k1", c.body(t, provider, "order-1", 1000)).status)
+	require.Equal(t, http.StatusCreated, h.charge("k1", c.body(t, provider, "order1", 1000)).status)
 	h.reconcile()
-	require.Equal(t, "paid", h.orderStatus("order-1"))
+	require.Equal(t, "paid", h.orderStatus("order1"))
 	require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.outbox WHERE kind = 'order_confirmation'"))
 	require.Zero(t, h.sum("SELECT count(*) FROM payments.charges WHERE due_at IS NOT NULL"))
 }
 
 func (c providerCase) refunds(t *testing.T, provider string) {
 	h := setup(t)
-	c.paid(t, h, provider, "order-1", 1000)
+	c.paid(t, h, provider, "order1", 1000)
 	for i, key := range []string{"rk1", "rk2", "rk2"} {
-		got := h.post("/v1/refunds", key, refundBody("order-1", "", 300))
+		got := h.post("/v1/refunds", key, refundBody("order1", "", 300))
 		require.Equal(t, http.StatusCreated, got.status, got.body)
 		require.Equal(t, i == 2, got.replayed())
 	}
-	got := h.post("/v1/refunds", "rk3", refundBody("order-1", "", 401))
+	got := h.post("/v1/refunds", "rk3", refundBody("order1", "", 401))
 	require.Equal(t, "refund_exceeds_capture", got.field(t, "code"))
-	count, total := h.refunds("order-1")
+	count, total := h.refunds("order1")
 	require.Equal(t, 2, count)
 	require.Equal(t, 600, total)
 	h.armFor(provider, "refund", "decline")
-	got = h.post("/v1/refunds", "rk4", refundBody("order-1", "", 100))
+	got = h.post("/v1/refunds", "rk4", refundBody("order1", "", 100))
 	require.Equal(t, http.StatusPaymentRequired, got.status, got.body)
 }
 
@@ -287,15 +293,15 @@ func (c providerCase) notified(t *testing.T, h *harness, provider, orderID, even
 // redelivery does the work.
 func (c providerCase) notificationThatFails(t *testing.T, provider string) {
 	h := setup(t)
-	require.Equal(t, http.StatusCreated, h.charge("k1", c.body(t, provider, "order-1", 1000)).status)
+	require.Equal(t, http.StatusCreated, h.charge("k1", c.body(t, provider, "order1", 1000)).status)
 	_, err := h.owner.Exec(t.Context(), "ALTER TABLE payments.outbox RENAME TO gone")
 	require.NoError(t, err)
-	told := h.notifyFor(provider, "order-1", "paid", 1, false)[0]
+	told := h.notifyFor(provider, "order1", "paid", 1, false)[0]
 	require.Equal(t, http.StatusServiceUnavailable, told.Status)
 	require.Zero(t, h.sum("SELECT count(*) FROM guard.idempotency_keys WHERE scope = 'webhook'"))
 	_, err = h.owner.Exec(t.Context(), "ALTER TABLE payments.gone RENAME TO outbox")
 	require.NoError(t, err)
-	c.notified(t, h, provider, "order-1", "paid", 1, false)
+	c.notified(t, h, provider, "order1", "paid", 1, false)
 	require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.outbox"))
 }
 
@@ -303,11 +309,11 @@ func (c providerCase) notificationThatFails(t *testing.T, provider string) {
 // each refund is one.
 func (c providerCase) story(t *testing.T, provider, end string, events []string) {
 	h := setup(t)
-	c.paid(t, h, provider, "order-1", 1000)
+	c.paid(t, h, provider, "order1", 1000)
 	for _, event := range events {
-		c.notified(t, h, provider, "order-1", event, 2, false)
+		c.notified(t, h, provider, "order1", event, 2, false)
 	}
-	require.Equal(t, end, h.orderStatus("order-1"))
+	require.Equal(t, end, h.orderStatus("order1"))
 	require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.journal WHERE event = 'charge_succeeded'"))
 	require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.outbox WHERE kind = 'order_confirmation'"))
 	refunded := map[string]int{"partially_refunded": 500, "refunded": 1000}[end]
@@ -317,9 +323,9 @@ func (c providerCase) story(t *testing.T, provider, end string, events []string)
 // forged notifications are refused and nothing is written.
 func (c providerCase) forged(t *testing.T, provider string) {
 	h := setup(t)
-	require.Equal(t, http.StatusCreated, h.charge("k1", c.body(t, provider, "order-1", 1000)).status)
+	require.Equal(t, http.StatusCreated, h.charge("k1", c.body(t, provider, "order1", 1000)).status)
 	keys := h.countKeys()
-	for _, body := range []string{"", "%zz", "{}", "null", `{"out_trade_no":"order-1"}`, "out_trade_no=order-1&trade_status=TRADE_SUCCESS"} {
+	for _, body := range []string{"", "%zz", "{}", "null", `{"out_trade_no":"order1"}`, "out_trade_no=order1&trade_status=TRADE_SUCCESS"} {
 		got, err := h.send(t.Context(), http.MethodPost, "/webhooks/"+provider, body, nil)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusBadRequest, got.status, body)
@@ -334,13 +340,13 @@ func (c providerCase) notifications(t *testing.T, provider string) {
 		h := setup(t)
 		h.stock("tea", 10)
 		body, err := json.Marshal(map[string]any{
-			"order_id": "order-1", "amount": 1000, "currency": c.currency, "items": []map[string]any{{"sku": "tea", "quantity": 1}},
+			"order_id": "order1", "amount": 1000, "currency": c.currency, "items": []map[string]any{{"sku": "tea", "quantity": 1}},
 		})
 		require.NoError(t, err)
 		require.Equal(t, http.StatusCreated, h.post("/v1/orders", "ok1", string(body)).status)
-		require.Equal(t, http.StatusCreated, h.charge("k1", c.body(t, provider, "order-1", 1000)).status)
-		c.notified(t, h, provider, "order-1", "paid", 25, parallel)
-		require.Equal(t, "paid", h.orderStatus("order-1"))
+		require.Equal(t, http.StatusCreated, h.charge("k1", c.body(t, provider, "order1", 1000)).status)
+		c.notified(t, h, provider, "order1", "paid", 25, parallel)
+		require.Equal(t, "paid", h.orderStatus("order1"))
 		require.Equal(t, 9, h.sum("SELECT on_hand FROM payments.inventory"))
 		require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.journal WHERE event = 'charge_succeeded'"))
 		require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.outbox"))
@@ -351,7 +357,7 @@ func (c providerCase) notifications(t *testing.T, provider string) {
 // error, and no money.
 func (c providerCase) wrongKeys(t *testing.T, provider string) {
 	h := setup(t, withSimulatorKeys(pspsim.NewKeys))
-	got := h.charge("k1", c.body(t, provider, "order-1", 1000))
+	got := h.charge("k1", c.body(t, provider, "order1", 1000))
 	require.GreaterOrEqual(t, got.status, 500, got.body)
-	require.Zero(t, h.charges("order-1"))
+	require.Zero(t, h.charges("order1"))
 }

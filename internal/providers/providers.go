@@ -47,6 +47,7 @@ var registry = []registration{
 		},
 	},
 	wechatPay,
+	twoCTwoP,
 }
 
 // Environment reads a variable; os.Getenv is one.

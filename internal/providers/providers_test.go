@@ -45,6 +45,10 @@ func configurations(t *testing.T) map[string]map[string]string {
 			"PAYONCE_WECHAT_PUBLIC_KEY_ID": keys.WeChatPublicKeyID,
 			"PAYONCE_WECHAT_NOTIFY_URL":    "https://pay.example.com/webhooks/wechat",
 		},
+		"2c2p": {
+			"PAYONCE_2C2P_MERCHANT_ID": keys.TwoCTwoPMerchantID, "PAYONCE_2C2P_SECRET_KEY_FILE": file(keys.TwoCTwoPSecretKey + "\n"),
+			"PAYONCE_2C2P_PRIVATE_KEY_FILE": file(keys.TwoCTwoPMerchantPrivateKey), "PAYONCE_2C2P_PUBLIC_KEY": keys.TwoCTwoPPublicKey,
+		},
 	}
 }
 
