@@ -3,6 +3,8 @@
 CREATE SCHEMA payments;
 REVOKE ALL ON SCHEMA payments FROM PUBLIC;
 GRANT USAGE ON SCHEMA payments TO payonce_app;
+-- The server refuses to start on a schema that it was not made for.
+GRANT SELECT ON public.payonce_schema_version TO payonce_app;
 COMMENT ON SCHEMA payments IS 'Orders, charges and their journal. Start with \df+ payments.*';
 
 CREATE TABLE payments.api_keys (

@@ -19,9 +19,9 @@ var files embed.FS
 // that one of them installs.
 func Files() fs.FS { return files }
 
-// versionTable holds the number of the last migration applied. It stands in
+// VersionTable holds the number of the last migration applied. It stands in
 // the public schema, since the first migration makes the others.
-const versionTable = "public.payonce_schema_version"
+const VersionTable = "public.payonce_schema_version"
 
 // Apply brings the database behind conn to the newest schema. It is safe to
 // call from several processes at once: tern holds a session advisory lock,
@@ -51,8 +51,17 @@ func Versions(ctx context.Context, conn *pgx.Conn) (have, want int32, err error)
 	return have, int32(len(migrator.Migrations)), nil //nolint:gosec // a handful
 }
 
+// Newest tells the schema version of this program, without a database.
+func Newest() (int32, error) {
+	found, err := migrate.FindMigrations(files)
+	if err != nil {
+		return 0, fmt.Errorf("find migrations: %w", err)
+	}
+	return int32(len(found)), nil //nolint:gosec // a handful
+}
+
 func newMigrator(ctx context.Context, conn *pgx.Conn) (*migrate.Migrator, error) {
-	migrator, err := migrate.NewMigrator(ctx, conn, versionTable)
+	migrator, err := migrate.NewMigrator(ctx, conn, VersionTable)
 	if err != nil {
 		return nil, fmt.Errorf("prepare migrations: %w", err)
 	}

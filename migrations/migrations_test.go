@@ -93,3 +93,14 @@ func TestApplyTwiceAndAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, have)
 }
+
+// The server works as a member of payonce_app and has to see which schema it has.
+func TestTheServersRoleReadsTheVersion(t *testing.T) {
+	t.Parallel()
+	have, want, err := migrations.Versions(t.Context(), pgtest.New(t).AppConn(t))
+	require.NoError(t, err)
+	require.Equal(t, want, have)
+	newest, err := migrations.Newest()
+	require.NoError(t, err)
+	require.Equal(t, want, newest)
+}

@@ -15,9 +15,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := newRoot().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "payonce:", err)
+		code, silent := exitCode(err)
+		if !silent {
+			fmt.Fprintln(os.Stderr, "payonce:", err)
+		}
 		stop()
-		os.Exit(1) //nolint:gocritic // stop has run
+		os.Exit(code) //nolint:gocritic // stop has run
 	}
 }
 
@@ -35,6 +38,6 @@ PAYONCE_DATABASE_URL.`,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
 	}
-	root.AddCommand(newServe(), newDev(), newMigrate(), newSQL(), newAPIKey(), newReconcile())
+	root.AddCommand(newServe(), newDev(), newMigrate(), newSQL(), newAPIKey(), newReconcile(), newDoctor())
 	return root
 }

@@ -26,5 +26,6 @@ GRANT EXECUTE ON FUNCTION
     payments.claim_outbox(int),
     payments.outbox_delivered(bigint),
     payments.get_charge(text, text),
-    payments.get_order(text, text)
+    payments.get_order(text, text),
+    payments.backlog()
 TO payonce_app;

@@ -38,4 +38,5 @@
 {{ template "payments/record_refund_inquiry.sql" . }}
 {{ template "payments/get_charge.sql" . }}
 {{ template "payments/get_order.sql" . }}
+{{ template "payments/backlog.sql" . }}
 {{ template "payments/grants.sql" . }}
