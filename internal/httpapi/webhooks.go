@@ -9,6 +9,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/payonce/payonce/internal/httpguard"
+	"github.com/payonce/payonce/internal/psp"
 )
 
 // maxNotification bounds the body of a notification, in bytes.
@@ -42,6 +43,11 @@ func (api *API) postWebhook(w http.ResponseWriter, r *http.Request) {
 		httpguard.WriteProblem(w, notificationInvalid.Problem())
 		return
 	}
+	if notification.Event == psp.EventOther {
+		info.Outcome = string(psp.EventOther)
+		acknowledge(w, provider)
+		return
+	}
 	info.OrderID = notification.OrderID
 	effect, err := api.payments.Notify(r.Context(), name, notification)
 	if err != nil {
@@ -54,6 +60,10 @@ func (api *API) postWebhook(w http.ResponseWriter, r *http.Request) {
 		httpguard.WriteProblem(w, notificationFailed.Problem())
 		return
 	}
+	acknowledge(w, provider)
+}
+
+func acknowledge(w http.ResponseWriter, provider psp.Provider) {
 	acknowledgement := provider.Acknowledge()
 	w.Header().Set("Content-Type", acknowledgement.ContentType)
 	w.WriteHeader(acknowledgement.Status)

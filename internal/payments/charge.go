@@ -78,6 +78,7 @@ func (c *charging) move(ctx context.Context) psp.Result {
 func (c *charging) ask(ctx context.Context) psp.Result {
 	return c.checked(ctx, "query", c.provider.Query(ctx, psp.Trade{
 		OrderID: c.charge.OrderID, Attempt: c.charge.Attempt, Money: c.charge.Money, TradeNo: c.charge.TradeNo,
+		StartedAt: c.charge.CreatedAt,
 	}))
 }
 

@@ -15,7 +15,8 @@ import (
 
 // registration is what the program has to know of a provider.
 type registration struct {
-	// variable is the environment variable that says that the provider is used.
+	// variable is the environment variable that says that the provider is used;
+	// so does a secret's variable with _FILE.
 	variable string
 	// fromEnvironment configures it; docs/psp lists the variables.
 	fromEnvironment func(Environment) (psp.Provider, error)
@@ -48,6 +49,7 @@ var registry = []registration{
 	},
 	wechatPay,
 	twoCTwoP,
+	stripePayments,
 }
 
 // Environment reads a variable; os.Getenv is one.
@@ -77,7 +79,7 @@ func Configured(env Environment) ([]psp.Provider, error) {
 	var variables []string
 	for _, r := range registry {
 		variables = append(variables, r.variable)
-		if env(r.variable) == "" {
+		if env(r.variable) == "" && env(r.variable+"_FILE") == "" {
 			continue
 		}
 		provider, err := r.fromEnvironment(env)

@@ -28,7 +28,7 @@ func configurations(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	keys := simulatorKeys(t)
 	file := func(content string) string {
-		path := filepath.Join(t.TempDir(), "key.pem")
+		path := filepath.Join(t.TempDir(), "secret")
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
@@ -48,6 +48,10 @@ func configurations(t *testing.T) map[string]map[string]string {
 		"2c2p": {
 			"PAYONCE_2C2P_MERCHANT_ID": keys.TwoCTwoPMerchantID, "PAYONCE_2C2P_SECRET_KEY_FILE": file(keys.TwoCTwoPSecretKey + "\n"),
 			"PAYONCE_2C2P_PRIVATE_KEY_FILE": file(keys.TwoCTwoPMerchantPrivateKey), "PAYONCE_2C2P_PUBLIC_KEY": keys.TwoCTwoPPublicKey,
+		},
+		"stripe": {
+			"PAYONCE_STRIPE_SECRET_KEY_FILE": file(keys.StripeSecretKey + "\n"),
+			"PAYONCE_STRIPE_WEBHOOK_SECRET":  keys.StripeWebhookSecret,
 		},
 	}
 }
@@ -95,6 +99,7 @@ func TestConfiguredNamesWhatIsMissing(t *testing.T) {
 	for says, variables := range map[string]map[string]string{
 		"PAYONCE_ALIPAY_PUBLIC_KEY_FILE":  {"PAYONCE_ALIPAY_APP_ID": "2021"},
 		"PAYONCE_WECHAT_API_V3_KEY_FILE":  {"PAYONCE_WECHAT_MCH_ID": "1900000001"},
+		"PAYONCE_STRIPE_WEBHOOK_SECRET":   {"PAYONCE_STRIPE_SECRET_KEY": "sk_test_1"},
 		"PAYONCE_WECHAT_PRIVATE_KEY_FILE": {"PAYONCE_WECHAT_MCH_ID": "1900000001", "PAYONCE_WECHAT_PRIVATE_KEY_FILE": "nowhere"},
 	} {
 		_, err := providers.Configured(environment(variables))

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/payonce/payonce/internal/money"
 )
@@ -79,6 +80,10 @@ type Trade struct {
 	Money   money.Money
 	// TradeNo is the provider's own number where it is known already.
 	TradeNo string
+	// StartedAt is when the charge began, by the database's clock: the provider
+	// was not asked for it before. Providers that forget an idempotency key need
+	// it.
+	StartedAt time.Time
 }
 
 // Result is a provider's answer, judged.
@@ -123,6 +128,9 @@ const (
 	EventRefundPartial Event = "refund_partial"
 	EventRefundFull    Event = "refund_full"
 	EventRefundFailed  Event = "refund_failed"
+	// EventOther is authentic and of no interest: it is acknowledged and
+	// changes nothing. Nothing else of such a Notification need be set.
+	EventOther Event = "other"
 )
 
 // Notification is a verified message of the provider about one trade.

@@ -97,10 +97,20 @@ func stripeOp(op string) func(stripeParams) string { return func(stripeParams) s
 // the buyer who pays with its client_secret; one that the server still has to
 // confirm is not.
 func stripeCreateOp(p stripeParams) string {
-	if p.confirms() || (p.Get("payment_method") == "" && p.Get("confirmation_method") != "manual") {
+	if p.confirms() || p.forBuyer() {
 		return opCharge
 	}
 	return "create"
+}
+
+// forBuyer tells whether the simulated buyer pays the intent with its
+// client_secret. That shows in no parameter of Stripe's: the simulated one uses
+// the Payment Element, which wants no types of payment methods named
+// (docs.stripe.com/payments/accept-a-payment), so that an intent with its own
+// types, or with a payment method, waits for the server.
+func (p stripeParams) forBuyer() bool {
+	return p.Get("payment_method") == "" && p.Get("confirmation_method") != "manual" &&
+		len(p.list("payment_method_types")) == 0
 }
 
 func (a *stripeAPI) routes(mux *http.ServeMux) {
@@ -365,7 +375,7 @@ func stripeAmount(p stripeParams, currency string) (int64, *stripeError) {
 // create opens an intent and, with confirm, charges it. With neither confirm
 // nor a payment method, the buyer pays it by its client_secret.
 func (a *stripeAPI) create(r stripeRequest, declined bool) answer {
-	byBuyer := stripeCreateOp(r.stripeParams) == opCharge && !r.confirms()
+	byBuyer := r.forBuyer() && !r.confirms()
 	if byBuyer && declined {
 		return stripeFailure(http.StatusBadRequest, *stripeInvalid("", "testmode_charges_only",
 			"Your account has not been activated and can only make test charges."))
