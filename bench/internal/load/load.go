@@ -8,7 +8,6 @@ package load
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -51,6 +50,9 @@ type Plan struct {
 	Rate float64
 	// For is the length of a slice.
 	For time.Duration
+	// Sleep waits for a call's start; nil: the function Sleep. Tests on a fake
+	// clock need another one.
+	Sleep func(until time.Time)
 }
 
 // Sample is what one slice measured.
@@ -72,13 +74,16 @@ func Run(ctx context.Context, plan Plan, op *Op) (Sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next := plan.schedule()
+	if plan.Sleep == nil {
+		plan.Sleep = Sleep
+	}
 	histograms := make([]*hdrhistogram.Histogram, plan.Clients)
 	start := time.Now()
 	var running sync.WaitGroup
 	for client := range plan.Clients {
 		histograms[client] = NewHistogram()
 		running.Go(func() {
-			if err := serve(ctx, start, next, op, client, histograms[client]); err != nil {
+			if err := plan.serve(ctx, start, next, op, client, histograms[client]); err != nil {
 				cancel(fmt.Errorf("%s: %w", op.Name, err))
 			}
 		})
@@ -95,30 +100,30 @@ func Run(ctx context.Context, plan Plan, op *Op) (Sample, error) {
 }
 
 // serve is one client: it takes the next scheduled call until there is none.
-func serve(
+func (p Plan) serve(
 	ctx context.Context, start time.Time, next func() (time.Duration, bool), op *Op, client int,
 	histogram *hdrhistogram.Histogram,
 ) error {
-	for {
+	for ctx.Err() == nil {
 		offset, ok := next()
-		if !ok || ctx.Err() != nil {
-			return nil
+		if !ok {
+			break
 		}
 		intended := time.Now()
 		if offset >= 0 {
 			intended = start.Add(offset)
-			time.Sleep(time.Until(intended))
+			p.Sleep(intended)
 		}
 		if err := op.Call(ctx, client, op.calls.Add(1)); err != nil {
-			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-				return nil // another client failed first
-			}
+			// When another client failed first, this error is of no interest:
+			// Run keeps the first cause only.
 			return err
 		}
 		if err := histogram.RecordValue(min(max(int64(time.Since(intended)), lowest), highest)); err != nil {
 			return fmt.Errorf("record a latency: %w", err)
 		}
 	}
+	return nil
 }
 
 // schedule hands out the starts of calls, as offsets from the slice's start;

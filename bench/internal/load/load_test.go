@@ -13,6 +13,9 @@ import (
 	"github.com/payonce/payonce/bench/internal/load"
 )
 
+// sleep waits on the clock of a test.
+func sleep(until time.Time) { time.Sleep(time.Until(until)) }
+
 // A server that stalls makes the calls late that should have started meanwhile:
 // their latency counts from when they should have.
 func TestALatencyCountsFromTheScheduledStart(t *testing.T) {
@@ -25,7 +28,7 @@ func TestALatencyCountsFromTheScheduledStart(t *testing.T) {
 			}
 			return nil
 		})
-		sample, err := load.Run(t.Context(), load.Plan{Clients: 1, Rate: 100, For: 2 * time.Second}, op)
+		sample, err := load.Run(t.Context(), load.Plan{Clients: 1, Rate: 100, For: 2 * time.Second, Sleep: sleep}, op)
 		require.NoError(t, err)
 		require.Equal(t, int64(len(load.Arrivals(100, 2*time.Second))), sample.Histogram.TotalCount(), "no call is left out")
 		// About half of the calls fell into the stall and waited half of it on average.
@@ -44,7 +47,7 @@ func TestTheScheduleDoesNotWaitForAnswers(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			return nil
 		})
-		sample, err := load.Run(t.Context(), load.Plan{Clients: 64, Rate: 200, For: time.Second}, op)
+		sample, err := load.Run(t.Context(), load.Plan{Clients: 64, Rate: 200, For: time.Second, Sleep: sleep}, op)
 		require.NoError(t, err)
 		require.Greater(t, most.Load(), int64(10))
 		require.InDelta(t, float64(100*time.Millisecond), float64(sample.Histogram.ValueAtQuantile(99)), 1e6)

@@ -1,0 +1,97 @@
+// Command bench measures what the guard costs: against no guard, against the
+// least that a durable database must do, and against what else one could use.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/payonce/payonce/bench/internal/lab"
+	"github.com/payonce/payonce/bench/internal/suite"
+)
+
+// experiment is one part of the suite.
+type experiment struct {
+	name    string
+	what    string
+	measure func(context.Context, *suite.Suite) error
+}
+
+func experiments() []experiment {
+	return []experiment{
+		{"http", "the charge handler with and without the guard", measureHTTP},
+	}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := &cobra.Command{
+		Use: "bench", Short: "Measure what the guard costs", SilenceUsage: true, SilenceErrors: true,
+	}
+	root.AddCommand(newRun())
+	if err := root.ExecuteContext(ctx); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop has been called
+	}
+}
+
+type runOptions struct {
+	only    []string
+	scale   float64
+	dataDir string
+	out     string
+}
+
+func newRun() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the experiments and store what they found",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd) },
+	}
+	var list strings.Builder
+	for _, e := range experiments() {
+		_, _ = fmt.Fprintf(&list, "  %-8s %s\n", e.name, e.what)
+	}
+	cmd.Long = cmd.Short + ".\n\nExperiments:\n" + list.String()
+	cmd.Flags().StringSliceVar(&o.only, "only", nil, "experiments to run (default all)")
+	cmd.Flags().Float64Var(&o.scale, "scale", 1, "stretches every measurement; 1 is the reference")
+	cmd.Flags().StringVar(&o.dataDir, "data-dir", "/var/tmp", "folder on a disk, for the server's files while it runs")
+	cmd.Flags().StringVar(&o.out, "out", "", "folder for the results (default: none are stored)")
+	return cmd
+}
+
+func (o runOptions) run(ctx context.Context, cmd *cobra.Command) error {
+	l, err := lab.Start(ctx, o.dataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Stop(context.WithoutCancel(ctx)) }()
+	s, err := suite.New(ctx, l, o.scale, false, cmd.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	for _, e := range experiments() {
+		if len(o.only) > 0 && !slices.Contains(o.only, e.name) {
+			continue
+		}
+		s.Step("%s: %s", e.name, e.what)
+		if err := e.measure(ctx, s); err != nil {
+			return fmt.Errorf("experiment %s: %w", e.name, err)
+		}
+	}
+	if o.out == "" {
+		return nil
+	}
+	return s.Result.Write(o.out)
+}
