@@ -27,6 +27,7 @@ type experiment struct {
 func experiments() []experiment {
 	return []experiment{
 		{"http", "the charge handler with and without the guard", measureHTTP},
+		{"floor", "the guard's calls against the least that a durable table can do", measureFloor},
 	}
 }
 

@@ -42,7 +42,8 @@ VALUES ($1::text, $2::text, $3::text, $4::bigint, $5::text, 'processing') RETURN
  WHERE order_id = $1::text`
 )
 
-// Statements lists the statements of the handler, to be prepared when a
+// Statements lists the statements of the handler, the one before the provider
+// is called and the one after, to be prepared when a
 // connection is made.
 func Statements() []string { return []string{insertOrderSQL, updateOrderSQL} }
 
