@@ -439,6 +439,11 @@ func TestRefusalThatCarriesAnotherAnswer(t *testing.T) {
 		"GET /v3/pay/transactions": {status: http.StatusBadRequest, body: body, forge: withoutSignature},
 	})
 	require.Equal(t, psp.InDoubt, s.provider.Query(t.Context(), trade("order-1", 1000)).Verdict)
+
+	s = newServer(t, map[string]told{
+		"GET /v3/pay/transactions": {status: http.StatusBadRequest, body: `{"code":"ORDER_NOT_EXIST","StatusCode":404}`},
+	})
+	require.Equal(t, psp.InDoubt, s.provider.Query(t.Context(), trade("order-1", 1000)).Verdict, "nor is the status the body's")
 }
 
 // At the gate WeChat Pay signs nothing.

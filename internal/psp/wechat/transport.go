@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strings"
 )
 
 // redirected makes a client whose requests go to another server: the SDK's
@@ -16,6 +15,9 @@ func redirected(base *http.Client, address string) (*http.Client, error) {
 	to, err := url.Parse(address)
 	if err != nil || to.Host == "" || (to.Scheme != "http" && to.Scheme != "https") || to.RawQuery != "" {
 		return nil, errors.New("wechat: the base URL is not an address such as https://api2.mch.weixin.qq.com")
+	}
+	if to.Path == "" {
+		to.Path = "/" // JoinPath makes a relative path of none
 	}
 	if base == nil {
 		base = http.DefaultClient
@@ -37,11 +39,7 @@ type redirector struct {
 // RoundTrip sends a copy of the request: a RoundTripper may not change it.
 func (r redirector) RoundTrip(request *http.Request) (*http.Response, error) {
 	sent := request.Clone(request.Context())
-	sent.URL.Scheme, sent.URL.Host, sent.Host = r.to.Scheme, r.to.Host, r.to.Host
-	prefix := strings.TrimSuffix(r.to.Path, "/")
-	if sent.URL.RawPath != "" {
-		sent.URL.RawPath = strings.TrimSuffix(r.to.EscapedPath(), "/") + sent.URL.RawPath
-	}
-	sent.URL.Path = prefix + sent.URL.Path
+	sent.URL, sent.Host = r.to.JoinPath(request.URL.EscapedPath()), r.to.Host
+	sent.URL.RawQuery = request.URL.RawQuery
 	return r.next.RoundTrip(sent)
 }
