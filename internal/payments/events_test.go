@@ -39,20 +39,37 @@ var wechatEvents = map[string]string{
 	"rest":      `SELECT payments.apply_notification('wechat', 'webhook:wechat:' || $1 || ':r2', 'refund_partial', $1, 't', 1000, 'CNY', $1 || '-r2', 500, NULL, NULL)`,
 }
 
-// lives are what happens to orders, for each provider in its own events.
+// twoctwopEvents are those of 2C2P: each attempt of the buyer's has a number of
+// its own, and refunds are asked about instead of told.
+var twoctwopEvents = map[string]string{
+	"answer":  `SELECT test.answer($1)`,
+	"paid":    `SELECT payments.apply_notification('2c2p', 'webhook:2c2p:' || $1 || ':2', 'paid', $1, '2', 1000, 'CNY', NULL, NULL, NULL, '0000')`,
+	"settled": `SELECT payments.apply_notification('2c2p', 'webhook:2c2p:' || $1 || ':2:4110', 'paid', $1, '2', 1000, 'CNY', NULL, NULL, NULL, '4110')`,
+	"waiting": `SELECT payments.apply_notification('2c2p', 'webhook:2c2p:' || $1 || ':2:0001', 'waiting', $1, '2', 1000, 'CNY', NULL, NULL, NULL, '0001')`,
+	"failed":  `SELECT payments.apply_notification('2c2p', 'webhook:2c2p:' || $1 || ':1:4005', 'failed', $1, '1', 1000, 'CNY', NULL, NULL, NULL, '4005')`,
+	"closed":  `SELECT payments.apply_notification('2c2p', 'webhook:2c2p:' || $1 || ':1:0003', 'closed', $1, '1', 1000, 'CNY', NULL, NULL, NULL, '0003')`,
+}
+
+// lives are what happens to orders, for each provider in its own events, and
+// how all of it ends.
 var lives = []struct {
 	provider string
 	events   map[string]string
+	end      string
 	happens  [][]string
 }{
-	{"alipay", events, [][]string{
+	{"alipay", events, "refunded", [][]string{
 		{"answer", "paid", "paid", "waiting", "failed", "partial", "full"},
 		{"answer", "paid", "paid", "waiting", "closed", "partial", "full"},
 		{"answer", "paid", "failed", "closed", "partial", "full"},
 	}},
-	{"wechat", wechatEvents, [][]string{
+	{"wechat", wechatEvents, "refunded", [][]string{
 		{"answer", "paid", "paid", "unarrived", "partial", "rest"},
 		{"answer", "paid", "unarrived", "refused", "partial", "rest"},
+	}},
+	{"2c2p", twoctwopEvents, "paid", [][]string{
+		{"answer", "paid", "paid", "waiting", "failed", "closed"},
+		{"answer", "paid", "settled", "failed", "failed"},
 	}},
 }
 
@@ -173,10 +190,17 @@ func TestEveryOrderOfEventsEndsTheSame(t *testing.T) {
 	close(orders)
 	workers.Wait()
 	t.Logf("%d orders of events", count)
-	require.Equal(t, 2520+2520+720+360+720, count)
+	require.Equal(t, 2520+2520+720+360+720+360+60, count)
 
+	for _, of := range lives {
+		var elsewhere int
+		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM payments.orders AS o
+		  JOIN payments.charges AS c ON c.charge_id = o.paid_charge_id
+		 WHERE c.provider = $1 AND o.status <> $2`, of.provider, of.end).Scan(&elsewhere))
+		require.Zero(t, elsewhere, "%s orders that are not %s", of.provider, of.end)
+	}
 	for what, sql := range map[string]string{
-		"order not refunded":       `SELECT count(*) FROM payments.orders WHERE status <> 'refunded'`,
+		"order not paid":           `SELECT count(*) FROM payments.orders WHERE paid_charge_id IS NULL`,
 		"charge not succeeded":     `SELECT count(*) FROM payments.charges WHERE status <> 'succeeded'`,
 		"confirmation not once":    `SELECT count(*) FROM payments.orders AS o WHERE 1 <> (SELECT count(*) FROM payments.outbox AS b WHERE b.order_id = o.order_id AND b.kind = 'order_confirmation')`,
 		"payment not once":         `SELECT count(*) FROM payments.orders AS o WHERE 1 <> (SELECT count(*) FROM payments.journal AS j WHERE j.order_id = o.order_id AND j.event = 'charge_succeeded')`,
