@@ -134,7 +134,7 @@ func TestChargeByEachMethod(t *testing.T) {
 }
 
 // What the client hands WeChat is signed with the merchant's key, over four
-// lines (pages 4012365340 for JSAPI, 4013070351 for apps).
+// lines (pages 4012365339 for JSAPI, 4012365340 for apps).
 func TestClientSignatures(t *testing.T) {
 	t.Parallel()
 	made := madeKeys(t)

@@ -155,8 +155,8 @@ func only(name string, value *string, answer *core.APIResult) (map[string]string
 type names struct{ timestamp, nonce, signed, signature string }
 
 // signForClient adds what the client hands WeChat itself, signed with the
-// merchant's key, which the client must not have (pages 4012791857 for JSAPI,
-// 4013070351 for apps): app id, timestamp, nonce and one more value, a line
+// merchant's key, which the client must not have (pages 4012791857 and 4012365339 for JSAPI,
+// 4013070351 and 4012365340 for apps): app id, timestamp, nonce and one more value, a line
 // each. The SDK's own way of doing so panics on an answer without a prepay_id.
 func (p *Provider) signForClient(ctx context.Context, next map[string]string, called names) error {
 	nonce, err := utils.GenerateNonce()
