@@ -86,30 +86,58 @@ func (s *settings) serve(
 	defer running.Wait()
 	defer stopBackground()
 	log.InfoContext(ctx, "serving the API", "address", listener.Addr().String())
-	return s.run(ctx, listener, httpapi.New(service, payments.NewAPIKeys(pool), log))
+	api := httpapi.New(service, payments.NewAPIKeys(pool), log)
+	return s.run(ctx, listener, api, stopping{drain: api.Drain, halt: service.Halt})
 }
 
-// run serves until ctx ends, then lets running requests finish.
-func (s *settings) run(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// stopping is what a server does before and after it waits for running requests.
+type stopping struct {
+	// drain makes it look unready, halt ends what still runs, which is left in
+	// doubt.
+	drain, halt func()
+}
+
+// settleTime is how long halted requests may take to record where they stand.
+const settleTime = 12 * time.Second
+
+// run serves until ctx ends. Then it looks unready for a while but serves on,
+// so that load balancers turn away; takes no more connections and lets running
+// requests finish; and at last halts those that have not.
+func (s *settings) run(ctx context.Context, listener net.Listener, handler http.Handler, stop stopping) error {
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
+		// Above all that a charge may take: the deadline of its provider, and
+		// beginning and ending it in a database that is slow.
+		WriteTimeout:   s.limits.Lease + time.Minute,
+		IdleTimeout:    2 * time.Minute,
+		MaxHeaderBytes: 32 << 10,
 	}
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.stopWithin)
-		defer cancel()
-		stopped <- server.Shutdown(bounded)
+		stop.drain()
+		time.Sleep(s.drainDelay)
+		stopped <- shutdown(context.WithoutCancel(ctx), server, s.stopWithin, stop.halt)
 	}()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the API: %w", err)
 	}
 	if err := <-stopped; err != nil {
-		return fmt.Errorf("stop the API: requests were still running after %s: %w", s.stopWithin, err)
+		return fmt.Errorf("stop the API: requests were still running %s after they were halted: %w", settleTime, err)
 	}
 	return nil
+}
+
+func shutdown(ctx context.Context, server *http.Server, within time.Duration, halt func()) error {
+	waiting, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if err := server.Shutdown(waiting); err == nil {
+		return nil
+	}
+	halt()
+	settling, cancelSettling := context.WithTimeout(ctx, settleTime)
+	defer cancelSettling()
+	return server.Shutdown(settling) //nolint:wrapcheck // the caller says what did not stop
 }

@@ -23,6 +23,7 @@ type settings struct {
 	purgeEvery  time.Duration
 	outboxURL   string
 	stopWithin  time.Duration
+	drainDelay  time.Duration
 }
 
 func (s *settings) databaseFlags(flags *pflag.FlagSet) {
@@ -43,7 +44,8 @@ func (s *settings) serverFlags(flags *pflag.FlagSet) {
 		"bound on all that is asked of a provider for one charge; at least 10s below the lease")
 	flags.DurationVar(&s.purgeEvery, "purge-every", time.Hour, "how often expired keys are purged where pg_cron does not")
 	flags.StringVar(&s.outboxURL, "outbox-url", "", "where confirmations and notices are posted to; empty: they wait in payments.outbox")
-	flags.DurationVar(&s.stopWithin, "stop-within", 45*time.Second, "bound on finishing running requests after SIGTERM")
+	flags.DurationVar(&s.stopWithin, "stop-within", 45*time.Second, "bound on finishing running requests after SIGTERM; then they are left in doubt")
+	flags.DurationVar(&s.drainDelay, "drain-delay", 0, "how long to look unready but serve on after SIGTERM, for load balancers to notice")
 }
 
 // fromEnvironment sets each flag that was not given from the environment:

@@ -28,7 +28,10 @@ func outcomesInSQL(t *testing.T, folder string) []guard.Outcome {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, match := range assigned.FindAllStringSubmatch(string(text), -1) {
-			found[guard.Outcome(match[1])] = true
+			outcome := guard.Outcome(match[1])
+			if folder == "guard" || !slices.Contains(guard.Outcomes(), outcome) {
+				found[outcome] = true
+			}
 		}
 	}
 	var outcomes []guard.Outcome

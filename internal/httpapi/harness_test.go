@@ -44,8 +44,13 @@ type harness struct {
 	sim   *httptest.Server
 	owner *pgxpool.Pool
 
+	handler    *httpapi.API
+	service    *payments.Service
 	reconciler *reconcile.Reconciler
 }
+
+// shortLease is the shortest that a service takes, for tests that wait for it.
+var shortLease = payments.Limits{Lease: 11 * time.Second, TTL: time.Hour, EventTTL: time.Hour, Deadline: time.Second}
 
 // option changes how the API is set up for one test.
 type option func(*setupOptions)
@@ -141,8 +146,10 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 	log := slog.New(slog.DiscardHandler)
 	service, err := payments.New(pool, all, o.limits, log)
 	require.NoError(t, err)
+	h.service = service
 	h.reconciler = reconcile.New(service, httpapi.StoredCharge, httpapi.StoredRefund, log)
-	api.Config.Handler = httpapi.New(service, payments.NewAPIKeys(pool), log)
+	h.handler = httpapi.New(service, payments.NewAPIKeys(pool), log)
+	api.Config.Handler = h.handler
 	api.Start()
 	t.Cleanup(api.Close)
 	return h

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -18,13 +19,15 @@ import (
 
 // API serves the payment API.
 type API struct {
+	handler  http.Handler
+	draining atomic.Bool
 	payments *payments.Service
 	apiKeys  *payments.APIKeys
 	log      *slog.Logger
 }
 
 // New makes the handler of the payment API.
-func New(service *payments.Service, apiKeys *payments.APIKeys, log *slog.Logger) http.Handler {
+func New(service *payments.Service, apiKeys *payments.APIKeys, log *slog.Logger) *API {
 	api := &API{payments: service, apiKeys: apiKeys, log: log}
 	router := mux.NewRouter().SkipClean(true)
 	router.HandleFunc("/v1/charges", api.postCharge).Methods(http.MethodPost)
@@ -42,8 +45,16 @@ func New(service *payments.Service, apiKeys *payments.APIKeys, log *slog.Logger)
 		w.Header().Set("Allow", strings.Join(allowed(router, r), ", "))
 		httpguard.WriteProblem(w, httpguard.MethodNotAllowed.Problem())
 	})
-	return httpguard.Observed(log, router)
+	api.handler = httpguard.Observed(log, router)
+	return api
 }
+
+// ServeHTTP answers one request.
+func (api *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { api.handler.ServeHTTP(w, r) }
+
+// Drain makes /readyz say no, so that no new requests are sent here; those that
+// come all the same are answered.
+func (api *API) Drain() { api.draining.Store(true) }
 
 // allowed lists the methods that the request's path does take (RFC 9110 wants
 // them in Allow; mux does not say).
@@ -107,9 +118,7 @@ func (api *API) refuseUnauthorized(w http.ResponseWriter) {
 // failDatabase fails closed: without the database there is no claim, and
 // without a claim no charge.
 func (api *API) failDatabase(w http.ResponseWriter, r *http.Request, err error) {
-	api.log.ErrorContext(r.Context(), "database failed", "request_id", httpguard.InfoOf(r.Context()).ID, "error", err)
-	httpguard.RetryAfter(w, time.Second)
-	httpguard.WriteProblem(w, httpguard.DatabaseAway.Problem())
+	httpguard.FailDatabase(w, r, api.log, err)
 }
 
 func (api *API) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -117,6 +126,11 @@ func (api *API) healthz(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (api *API) readyz(w http.ResponseWriter, r *http.Request) {
+	if api.draining.Load() {
+		httpguard.RetryAfter(w, time.Second)
+		httpguard.WriteProblem(w, httpguard.Stopping.Problem())
+		return
+	}
 	if err := api.payments.Ready(r.Context()); err != nil {
 		api.failDatabase(w, r, err)
 		return

@@ -51,11 +51,10 @@ func (api *API) postWebhook(w http.ResponseWriter, r *http.Request) {
 	info.OrderID = notification.OrderID
 	effect, err := api.payments.Notify(r.Context(), name, notification)
 	if err != nil {
-		api.failDatabase(w, r, err)
-		return
+		api.log.ErrorContext(r.Context(), "notification did not take effect", "request_id", info.ID, "error", err)
 	}
 	info.Outcome = string(effect)
-	if !effect.Acknowledged() {
+	if err != nil || !effect.Acknowledged() {
 		httpguard.RetryAfter(w, time.Second)
 		httpguard.WriteProblem(w, notificationFailed.Problem())
 		return

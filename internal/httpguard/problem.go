@@ -73,6 +73,8 @@ var (
 	MethodNotAllowed = NewKind("method_not_allowed", http.StatusMethodNotAllowed, "This path does not take this method", RetryNever)
 	InternalError    = NewKind("internal_error", http.StatusInternalServerError, "Something failed on our side", RetrySameKey)
 	DatabaseAway     = NewKind("database_unavailable", http.StatusServiceUnavailable, "The database does not answer, so nothing was begun", RetrySameKey)
+	ServerBusy       = NewKind("server_busy", http.StatusServiceUnavailable, "Every database connection is in use, so nothing was begun", RetrySameKey)
+	Stopping         = NewKind("stopping", http.StatusServiceUnavailable, "The server is about to stop and wants no new requests", RetrySameKey)
 	KeyInProgress    = NewKind("key_in_progress", http.StatusConflict, "A request with this key is being worked on", RetrySameKey)
 	KeyReused        = NewKind("key_reused", http.StatusUnprocessableEntity, "This key was used with another request", RetryNewKey)
 )
@@ -81,7 +83,7 @@ var (
 func Kinds() []Kind {
 	return []Kind{
 		KeyMissing, KeyRepeated, KeyInvalid, BodyTooLarge, BodyMalformed, NotFound, MethodNotAllowed, InternalError,
-		DatabaseAway, KeyInProgress, KeyReused,
+		DatabaseAway, ServerBusy, Stopping, KeyInProgress, KeyReused,
 	}
 }
 

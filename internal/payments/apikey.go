@@ -10,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/postgres"
 )
 
 // ErrUnknownAPIKey is returned for an api key that was never made or was revoked.
@@ -37,9 +40,9 @@ type knownMerchant struct {
 	until    time.Time
 }
 
-// NewAPIKeys makes an APIKeys that asks db.
-func NewAPIKeys(db guard.DB) *APIKeys {
-	return &APIKeys{db: db, known: map[[sha256.Size]byte]knownMerchant{}}
+// NewAPIKeys makes an APIKeys that asks the database behind pool.
+func NewAPIKeys(pool *pgxpool.Pool) *APIKeys {
+	return &APIKeys{db: postgres.NewBounded(pool, busyWait), known: map[[sha256.Size]byte]knownMerchant{}}
 }
 
 // Merchant returns the merchant whose api key this is, or ErrUnknownAPIKey.

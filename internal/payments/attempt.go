@@ -2,6 +2,7 @@ package payments
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/payonce/payonce/internal/guard"
@@ -40,14 +41,16 @@ type movement interface {
 	// another holder has taken over.
 	release(context.Context, psp.Result) (bool, error)
 	abandon(context.Context, psp.Result) (bool, error)
+	// heldBy is the claim under which the movement is made.
+	heldBy() guard.Holder
 	// result is the Result of a movement without a stored response.
 	result(guard.Outcome) Result
 }
 
 // attempt takes a claimed movement to its end.
 type attempt struct {
+	*Service
 	movement
-	deadline time.Duration
 	// onlyAsk: this is a reconciler's, which moves no money.
 	onlyAsk bool
 	settled bool
@@ -57,6 +60,7 @@ type attempt struct {
 // done to its end, under a deadline below the lease.
 func (a *attempt) run(ctx context.Context, recovered bool) (Result, error) {
 	ctx = context.WithoutCancel(ctx)
+	defer a.keepLease(ctx)()
 	// A panic on the way must not leave the next request waiting for the
 	// lease, nor free the key: the money may have moved.
 	defer func() {
@@ -74,14 +78,15 @@ func (a *attempt) run(ctx context.Context, recovered bool) (Result, error) {
 // have done that, what became of it. The answer is in doubt only when asking
 // what became of it failed too.
 func (a *attempt) moved(ctx context.Context, recovered bool) psp.Result {
-	ctx, cancel := context.WithTimeout(ctx, a.deadline)
+	ctx, cancel := context.WithTimeout(ctx, a.limits.Deadline)
 	defer cancel()
+	defer context.AfterFunc(a.halted, cancel)()
 	if recovered {
 		if result := a.asked(ctx); a.onlyAsk || result.Verdict != psp.NotFound {
 			return result
 		}
 	}
-	callCtx, cancelCall := context.WithTimeout(ctx, a.deadline*2/3)
+	callCtx, cancelCall := context.WithTimeout(ctx, a.limits.Deadline*2/3)
 	defer cancelCall()
 	result := a.move(callCtx)
 	if result.Verdict != psp.InDoubt {
@@ -126,11 +131,9 @@ func (a *attempt) settle(ctx context.Context, result psp.Result) (Result, error)
 // moved on meanwhile is answered as it then is.
 func (a *attempt) store(ctx context.Context) (Result, error) {
 	for {
-		bounded, cancel := context.WithTimeout(ctx, settleTime)
-		done, err := a.finish(bounded)
-		cancel()
+		done, err := a.finish(ctx)
 		if err != nil {
-			return Result{}, err
+			return a.unrecorded(ctx, err), nil
 		}
 		if done.Outcome != superseded {
 			a.settled = true
@@ -155,11 +158,9 @@ func (a *attempt) end(
 	ctx context.Context, how func(context.Context, psp.Result) (bool, error), outcome guard.Outcome, result psp.Result,
 ) (Result, error) {
 	a.settled = true
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
 	held, err := how(ctx, result)
 	if err != nil {
-		return Result{}, err
+		return a.unrecorded(ctx, err), nil
 	}
 	if !held {
 		// Another holder took over: its answer counts, and the retry gets it.
@@ -168,4 +169,42 @@ func (a *attempt) end(
 	ended := a.result(outcome)
 	ended.RetryAfter, ended.Code = time.Second, result.Code
 	return ended, nil
+}
+
+// unrecorded is the answer when the database could not be told how a movement
+// ended: it is in doubt until the lease is over, and then asked about.
+func (a *attempt) unrecorded(ctx context.Context, err error) Result {
+	a.settled = true
+	a.log.ErrorContext(ctx, "the end could not be recorded; it is asked about when the lease is over", "error", err)
+	result := a.result(LeftInDoubt)
+	result.RetryAfter = time.Second
+	return result
+}
+
+// keepLease extends the lease while the attempt lasts, so that work which takes
+// longer than expected is not taken over; the returned function ends that.
+func (a *attempt) keepLease(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		ticker := time.NewTicker(a.limits.Lease / 3)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			bounded, cancelCall := context.WithTimeout(ctx, callTime)
+			held, err := guard.Extend(bounded, a.settling, a.heldBy(), a.limits.Lease)
+			cancelCall()
+			if err == nil && !held {
+				return // ended, or taken over: the fence keeps this holder out
+			}
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }

@@ -35,9 +35,12 @@ func (s *Service) Begin(ctx context.Context, request ChargeRequest, respond Resp
 		return Result{}, err
 	}
 	var row chargeRow
-	err = s.pool.QueryRow(ctx, beginChargeSQL, request.Guard.Scope, request.Guard.Key, request.Guard.Path,
-		request.Guard.Hash, chargeID, request.OrderID, request.Provider, request.Method, request.Money.Amount,
-		request.Money.Currency, s.limits.Lease, s.limits.TTL).Scan(row.targets()...)
+	err = s.begin(ctx, func(ctx context.Context, again bool) error {
+		row = chargeRow{}
+		return s.db.QueryRow(ctx, beginChargeSQL, request.Guard.Scope, request.Guard.Key, request.Guard.Path,
+			request.Guard.Hash, chargeID, request.OrderID, request.Provider, request.Method, request.Money.Amount,
+			request.Money.Currency, s.limits.Lease, s.limits.TTL, again).Scan(row.targets()...)
+	})
 	if err != nil {
 		return Result{}, fmt.Errorf("begin a charge on order %s: %w", request.OrderID, err)
 	}
@@ -49,7 +52,7 @@ func (s *Service) Begin(ctx context.Context, request ChargeRequest, respond Resp
 	if !ok {
 		return Result{}, fmt.Errorf("charge %s: provider %s is not configured any more", begun.Charge.ID, begun.Charge.Provider)
 	}
-	a := attempt{deadline: s.limits.Deadline, movement: &charging{
+	a := attempt{Service: s, movement: &charging{
 		Service: s, provider: provider, request: request, charge: begun.Charge, respond: respond,
 		holder: guard.Holder{Scope: request.Guard.Scope, Key: request.Guard.Key, Fence: row.guard.Result().Fence},
 	}}
@@ -117,9 +120,12 @@ func (c *charging) finish(ctx context.Context) (Result, error) {
 		return Result{}, fmt.Errorf("encode the next action of charge %s: %w", c.charge.ID, err)
 	}
 	var row chargeRow
-	err = c.pool.QueryRow(ctx, finishChargeSQL, c.holder.Scope, c.holder.Key, c.holder.Fence, c.charge.ID,
-		string(c.charge.Status), c.charge.TradeNo, string(next), c.charge.FailureCode, c.charge.FailureMessage,
-		response.Status, headers, response.Body).Scan(row.targets()...)
+	err = c.settle(ctx, func(ctx context.Context) error {
+		row = chargeRow{}
+		return c.settling.QueryRow(ctx, finishChargeSQL, c.holder.Scope, c.holder.Key, c.holder.Fence, c.charge.ID,
+			string(c.charge.Status), c.charge.TradeNo, string(next), c.charge.FailureCode, c.charge.FailureMessage,
+			response.Status, headers, response.Body).Scan(row.targets()...)
+	})
 	if err != nil {
 		return Result{}, fmt.Errorf("finish charge %s: %w", c.charge.ID, err)
 	}
@@ -140,13 +146,17 @@ func (c *charging) abandon(ctx context.Context, result psp.Result) (bool, error)
 
 func (c *charging) end(ctx context.Context, sql string, result psp.Result) (bool, error) {
 	var held bool
-	err := c.pool.QueryRow(ctx, sql, c.holder.Scope, c.holder.Key, c.holder.Fence, c.charge.ID, result.Code,
-		result.Message).Scan(&held)
+	err := c.settle(ctx, func(ctx context.Context) error {
+		return c.settling.QueryRow(ctx, sql, c.holder.Scope, c.holder.Key, c.holder.Fence, c.charge.ID, result.Code,
+			result.Message).Scan(&held)
+	})
 	if err != nil {
 		return false, fmt.Errorf("end charge %s without a verdict: %w", c.charge.ID, err)
 	}
 	return held, nil
 }
+
+func (c *charging) heldBy() guard.Holder { return c.holder }
 
 func (c *charging) result(outcome guard.Outcome) Result {
 	return Result{Outcome: outcome, Charge: c.charge}

@@ -26,7 +26,7 @@ func (e Effect) Acknowledged() bool { return e == Applied || e == Duplicate || e
 // happened.
 func (s *Service) Notify(ctx context.Context, provider string, n psp.Notification) (Effect, error) {
 	var effect Effect
-	err := s.pool.QueryRow(ctx, notificationSQL, provider, n.Key, string(n.Event), n.OrderID, n.TradeNo,
+	err := s.db.QueryRow(ctx, notificationSQL, provider, n.Key, string(n.Event), n.OrderID, n.TradeNo,
 		n.Money.Amount, n.Money.Currency, n.RefundID, n.Refunded.Amount, n.RefundedTotal.Amount, n.Code,
 		s.limits.EventTTL).Scan(&effect)
 	if err != nil {

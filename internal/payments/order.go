@@ -36,7 +36,7 @@ func (s *Service) CreateOrder(ctx context.Context, request OrderRequest, respons
 		skus[i], quantities[i] = item.SKU, item.Quantity
 	}
 	var columns guard.Columns
-	err = s.pool.QueryRow(ctx, createOrderSQL, request.Guard.Scope, request.Guard.Key, request.Guard.Path,
+	err = s.db.QueryRow(ctx, createOrderSQL, request.Guard.Scope, request.Guard.Key, request.Guard.Path,
 		request.Guard.Hash, request.OrderID, request.Money.Amount, request.Money.Currency, skus, quantities,
 		response.Status, headers, response.Body, s.limits.TTL).Scan(columns.Targets()...)
 	if err != nil {

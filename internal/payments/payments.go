@@ -17,6 +17,7 @@ import (
 
 	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/money"
+	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/internal/psp"
 )
 
@@ -143,30 +144,40 @@ func DefaultLimits() Limits {
 	return Limits{Lease: 60 * time.Second, TTL: 24 * time.Hour, EventTTL: 30 * 24 * time.Hour, Deadline: 30 * time.Second}
 }
 
-// settleTime bounds a database call that ends a charge.
-const settleTime = 5 * time.Second
-
 // Service charges orders.
 type Service struct {
-	pool      *pgxpool.Pool
-	providers map[string]psp.Provider
-	limits    Limits
-	log       *slog.Logger
+	pool *pgxpool.Pool
+	// begins and reads fail early when every connection is in use; what has
+	// begun may wait for one.
+	db, settling *postgres.Bounded
+	providers    map[string]psp.Provider
+	limits       Limits
+	log          *slog.Logger
+	halted       context.Context //nolint:containedctx // the life of the service, not of a call
+	halt         context.CancelFunc
 }
 
 // New makes a Service. It refuses limits under which a claim could run out
 // while its holder still waits for a provider.
 func New(pool *pgxpool.Pool, providers []psp.Provider, limits Limits, log *slog.Logger) (*Service, error) {
-	if limits.Deadline <= 0 || limits.Deadline+2*settleTime > limits.Lease {
+	if limits.Deadline <= 0 || limits.Deadline+settleTime > limits.Lease {
 		return nil, fmt.Errorf("a lease of %s does not cover a provider deadline of %s and %s to settle",
-			limits.Lease, limits.Deadline, 2*settleTime)
+			limits.Lease, limits.Deadline, settleTime)
 	}
 	byName := make(map[string]psp.Provider, len(providers))
 	for _, provider := range providers {
 		byName[provider.Name()] = provider
 	}
-	return &Service{pool: pool, providers: byName, limits: limits, log: log}, nil
+	halted, halt := context.WithCancel(context.Background())
+	return &Service{
+		db: postgres.NewBounded(pool, busyWait), settling: postgres.NewBounded(pool, settleTime),
+		providers: byName, limits: limits, log: log, halted: halted, halt: halt,
+	}, nil
 }
+
+// Halt ends what is still asked of providers: those charges and refunds are
+// left in doubt at once, so that a server can stop without waiting for them.
+func (s *Service) Halt() { s.halt() }
 
 // Provider finds a provider by its name in the API.
 func (s *Service) Provider(name string) (psp.Provider, bool) {
@@ -177,7 +188,7 @@ func (s *Service) Provider(name string) (psp.Provider, bool) {
 // Charge returns a charge of the merchant in its present state.
 func (s *Service) Charge(ctx context.Context, merchant, chargeID string) (Charge, error) {
 	var view chargeColumns
-	err := s.pool.QueryRow(ctx, getChargeSQL, merchant, chargeID).Scan(view.targets()...)
+	err := s.db.QueryRow(ctx, getChargeSQL, merchant, chargeID).Scan(view.targets()...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Charge{}, fmt.Errorf("charge %s: %w", chargeID, ErrNotFound)
 	}
@@ -191,7 +202,7 @@ func (s *Service) Charge(ctx context.Context, merchant, chargeID string) (Charge
 func (s *Service) Order(ctx context.Context, merchant, orderID string) (Order, error) {
 	order := Order{}
 	var paidBy *string
-	err := s.pool.QueryRow(ctx, getOrderSQL, merchant, orderID).Scan(&order.ID, &order.Money.Amount,
+	err := s.db.QueryRow(ctx, getOrderSQL, merchant, orderID).Scan(&order.ID, &order.Money.Amount,
 		&order.Money.Currency, &order.Status, &paidBy, &order.CreatedAt, &order.UpdatedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Order{}, fmt.Errorf("order %s: %w", orderID, ErrNotFound)
@@ -207,7 +218,10 @@ func (s *Service) Order(ctx context.Context, merchant, orderID string) (Order, e
 
 // Ready tells whether the database answers.
 func (s *Service) Ready(ctx context.Context) error {
-	if err := s.pool.Ping(ctx); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	var one int
+	if err := s.db.QueryRow(ctx, "SELECT 1").Scan(&one); err != nil {
 		return fmt.Errorf("ask the database: %w", err)
 	}
 	return nil

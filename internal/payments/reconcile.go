@@ -25,7 +25,7 @@ type Inquiry struct {
 func (s *Service) InquireCharge(ctx context.Context, respond RespondCharge) (Inquiry, bool, error) {
 	var due dueColumns
 	var columns chargeColumns
-	err := s.pool.QueryRow(ctx, claimDueChargeSQL, s.names(), s.limits.Lease, s.limits.TTL).
+	err := s.db.QueryRow(ctx, claimDueChargeSQL, s.names(), s.limits.Lease, s.limits.TTL).
 		Scan(append(due.targets(), columns.targets()...)...)
 	if err != nil {
 		return Inquiry{}, false, fmt.Errorf("take a due charge: %w", err)
@@ -46,7 +46,7 @@ func (s *Service) InquireCharge(ctx context.Context, respond RespondCharge) (Inq
 func (s *Service) InquireRefund(ctx context.Context, respond RespondRefund) (Inquiry, bool, error) {
 	var due dueColumns
 	var columns refundColumns
-	err := s.pool.QueryRow(ctx, claimDueRefundSQL, s.names(), s.limits.Lease, s.limits.TTL).
+	err := s.db.QueryRow(ctx, claimDueRefundSQL, s.names(), s.limits.Lease, s.limits.TTL).
 		Scan(append(due.targets(), columns.targets()...)...)
 	if err != nil {
 		return Inquiry{}, false, fmt.Errorf("take a due refund: %w", err)
@@ -68,7 +68,7 @@ func (s *Service) inquire(
 	ctx context.Context, asked movement, due dueColumns, recordSQL, id string,
 ) (Inquiry, error) {
 	if due.fence != nil {
-		a := attempt{movement: asked, deadline: s.limits.Deadline, onlyAsk: true}
+		a := attempt{Service: s, movement: asked, onlyAsk: true}
 		result, err := a.run(ctx, true)
 		return Inquiry{Outcome: result.Outcome}, err
 	}
@@ -76,7 +76,7 @@ func (s *Service) inquire(
 	defer cancel()
 	result := asked.ask(bounded)
 	var status Status
-	err := s.pool.QueryRow(ctx, recordSQL, *due.merchant, id, inquiryStatus(result.Verdict), result.TradeNo,
+	err := s.settling.QueryRow(ctx, recordSQL, *due.merchant, id, inquiryStatus(result.Verdict), result.TradeNo,
 		result.Code, result.Message).Scan(&status)
 	if err != nil {
 		return Inquiry{}, fmt.Errorf("record what became of %s: %w", id, err)

@@ -29,9 +29,12 @@ func (s *Service) BeginRefund(ctx context.Context, request RefundRequest, respon
 		return Result{}, err
 	}
 	var row refundRow
-	err = s.pool.QueryRow(ctx, beginRefundSQL, request.Guard.Scope, request.Guard.Key, request.Guard.Path,
-		request.Guard.Hash, request.OrderID, request.RefundID, newRefundID, request.Amount, s.limits.Lease,
-		s.limits.TTL).Scan(row.targets()...)
+	err = s.begin(ctx, func(ctx context.Context, again bool) error {
+		row = refundRow{}
+		return s.db.QueryRow(ctx, beginRefundSQL, request.Guard.Scope, request.Guard.Key, request.Guard.Path,
+			request.Guard.Hash, request.OrderID, request.RefundID, newRefundID, request.Amount, s.limits.Lease,
+			s.limits.TTL, again).Scan(row.targets()...)
+	})
 	if err != nil {
 		return Result{}, fmt.Errorf("begin a refund of order %s: %w", request.OrderID, err)
 	}
@@ -43,7 +46,7 @@ func (s *Service) BeginRefund(ctx context.Context, request RefundRequest, respon
 	if !ok {
 		return Result{}, fmt.Errorf("refund %s: provider %s is not configured any more", begun.Refund.ID, begun.Refund.Provider)
 	}
-	a := attempt{deadline: s.limits.Deadline, movement: &refunding{
+	a := attempt{Service: s, movement: &refunding{
 		Service: s, provider: provider, reason: request.Reason, refund: begun.Refund, respond: respond,
 		holder: guard.Holder{Scope: request.Guard.Scope, Key: request.Guard.Key, Fence: row.guard.Result().Fence},
 	}}
@@ -104,9 +107,12 @@ func (r *refunding) finish(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	var row refundRow
-	err = r.pool.QueryRow(ctx, finishRefundSQL, r.holder.Scope, r.holder.Key, r.holder.Fence, r.refund.ID,
-		string(r.refund.Status), r.refund.TradeNo, r.refund.FailureCode, r.refund.FailureMessage,
-		response.Status, headers, response.Body).Scan(row.targets()...)
+	err = r.settle(ctx, func(ctx context.Context) error {
+		row = refundRow{}
+		return r.settling.QueryRow(ctx, finishRefundSQL, r.holder.Scope, r.holder.Key, r.holder.Fence, r.refund.ID,
+			string(r.refund.Status), r.refund.TradeNo, r.refund.FailureCode, r.refund.FailureMessage,
+			response.Status, headers, response.Body).Scan(row.targets()...)
+	})
 	if err != nil {
 		return Result{}, fmt.Errorf("finish refund %s: %w", r.refund.ID, err)
 	}
@@ -127,13 +133,17 @@ func (r *refunding) abandon(ctx context.Context, result psp.Result) (bool, error
 
 func (r *refunding) end(ctx context.Context, sql string, result psp.Result) (bool, error) {
 	var held bool
-	err := r.pool.QueryRow(ctx, sql, r.holder.Scope, r.holder.Key, r.holder.Fence, r.refund.ID, result.Code,
-		result.Message).Scan(&held)
+	err := r.settle(ctx, func(ctx context.Context) error {
+		return r.settling.QueryRow(ctx, sql, r.holder.Scope, r.holder.Key, r.holder.Fence, r.refund.ID, result.Code,
+			result.Message).Scan(&held)
+	})
 	if err != nil {
 		return false, fmt.Errorf("end refund %s without a verdict: %w", r.refund.ID, err)
 	}
 	return held, nil
 }
+
+func (r *refunding) heldBy() guard.Holder { return r.holder }
 
 func (r *refunding) result(outcome guard.Outcome) Result {
 	return Result{Outcome: outcome, Refund: r.refund}

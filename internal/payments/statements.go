@@ -28,7 +28,7 @@ const (
   FROM payments.begin_charge(p_merchant => $1::text, p_key => $2::text, p_request_path => $3::text,
        p_request_hash => $4::bytea, p_charge_id => $5::text, p_order_id => $6::text, p_provider => $7::text,
        p_method => $8::text, p_amount => $9::bigint, p_currency => $10::text, p_lease => $11::interval,
-       p_ttl => $12::interval) AS r`
+       p_ttl => $12::interval, p_again => $13::boolean) AS r`
 
 	finishChargeSQL = `SELECT ` + chargeResultColumns + `
   FROM payments.finish_charge(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
@@ -46,7 +46,8 @@ const (
 	beginRefundSQL = `SELECT ` + refundResultColumns + `
   FROM payments.begin_refund(p_merchant => $1::text, p_key => $2::text, p_request_path => $3::text,
        p_request_hash => $4::bytea, p_order_id => $5::text, p_refund_id => nullif($6::text, ''),
-       p_new_id => $7::text, p_amount => $8::bigint, p_lease => $9::interval, p_ttl => $10::interval) AS r`
+       p_new_id => $7::text, p_amount => $8::bigint, p_lease => $9::interval, p_ttl => $10::interval,
+       p_again => $11::boolean) AS r`
 
 	finishRefundSQL = `SELECT ` + refundResultColumns + `
   FROM payments.finish_refund(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,

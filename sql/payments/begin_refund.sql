@@ -14,7 +14,8 @@ CREATE OR REPLACE FUNCTION payments.begin_refund(
     p_new_id       text,
     p_amount       bigint,
     p_lease        interval DEFAULT '60 seconds',
-    p_ttl          interval DEFAULT '24 hours'
+    p_ttl          interval DEFAULT '24 hours',
+    p_again        boolean DEFAULT false
 )
 RETURNS payments.refund_result
 LANGUAGE plpgsql
@@ -40,6 +41,23 @@ BEGIN
     v_result.response_headers := v_claim.response_headers;
     v_result.response_body := v_claim.response_body;
     v_result.retry_after_ms := v_claim.retry_after_ms;
+    IF v_claim.outcome = 'conflict' AND p_again THEN
+        -- The first answer to this call was lost. Only its caller knows the
+        -- number, so a refund with it, still under its first claim, is the caller's.
+        SELECT * INTO v_refund
+          FROM payments.refunds AS r
+         WHERE r.refund_id = p_new_id AND r.merchant = p_merchant AND r.idempotency_key = p_key
+           AND r.status = 'processing';
+        SELECT i.fence INTO v_result.fence
+          FROM guard.inspect(p_scope => p_merchant, p_key => p_key) AS i
+         WHERE i.state = 'held' AND i.fence = v_refund.fence;
+        IF FOUND THEN
+            v_result.outcome := 'claimed';
+            v_result.retry_after_ms := NULL;
+            v_result.refund := payments.view_refund(v_refund);
+        END IF;
+        RETURN v_result;
+    END IF;
     IF v_claim.outcome <> 'claimed' THEN
         RETURN v_result;
     END IF;
@@ -149,7 +167,7 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.begin_refund(text, text, text, bytea, text, text, text, bigint, interval, interval) IS
+COMMENT ON FUNCTION payments.begin_refund(text, text, text, bytea, text, text, text, bigint, interval, interval, boolean) IS
 'Claims the key and starts a refund of a paid order, numbered p_refund_id or, where that is null, p_new_id. One row;
 outcomes beside those of guard.claim:
   claimed                 call the provider, then finish_refund, release_refund or abandon_refund. recovered = true: ask the
@@ -160,4 +178,5 @@ outcomes beside those of guard.claim:
   refund_mismatch         the refund number belongs to another order or amount.
   refund_exists           the refund was made under another key, see refund.
   refund_in_progress      another key''s holder is at work on this refund; come back after retry_after_ms.
-After one of the last six the key is free again.';
+After one of the last six the key is free again. p_again: the answer to the same call, with the same p_new_id, was lost;
+it is given again.';

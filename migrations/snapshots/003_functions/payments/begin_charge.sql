@@ -17,7 +17,8 @@ CREATE OR REPLACE FUNCTION payments.begin_charge(
     p_amount       bigint,
     p_currency     text,
     p_lease        interval DEFAULT '60 seconds',
-    p_ttl          interval DEFAULT '24 hours'
+    p_ttl          interval DEFAULT '24 hours',
+    p_again        boolean DEFAULT false
 )
 RETURNS payments.charge_result
 LANGUAGE plpgsql
@@ -42,6 +43,23 @@ BEGIN
     v_result.response_headers := v_claim.response_headers;
     v_result.response_body := v_claim.response_body;
     v_result.retry_after_ms := v_claim.retry_after_ms;
+    IF v_claim.outcome = 'conflict' AND p_again THEN
+        -- The first answer to this call was lost. Only its caller knows the
+        -- number, so a charge with it, still under its first claim, is the caller's.
+        SELECT * INTO v_charge
+          FROM payments.charges AS c
+         WHERE c.charge_id = p_charge_id AND c.merchant = p_merchant AND c.idempotency_key = p_key
+           AND c.status = 'processing';
+        SELECT i.fence INTO v_result.fence
+          FROM guard.inspect(p_scope => p_merchant, p_key => p_key) AS i
+         WHERE i.state = 'held' AND i.fence = v_charge.fence;
+        IF FOUND THEN
+            v_result.outcome := 'claimed';
+            v_result.retry_after_ms := NULL;
+            v_result.charge := payments.view_charge(v_charge);
+        END IF;
+        RETURN v_result;
+    END IF;
     IF v_claim.outcome <> 'claimed' THEN
         RETURN v_result;
     END IF;
@@ -129,7 +147,7 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.begin_charge(text, text, text, bytea, text, text, text, text, bigint, text, interval, interval) IS
+COMMENT ON FUNCTION payments.begin_charge(text, text, text, bytea, text, text, text, text, bigint, text, interval, interval, boolean) IS
 'Claims the key and starts a charge on the order, which is created when it does not exist. One row; outcomes beside
 those of guard.claim:
   claimed             call the provider, then finish_charge, release_charge or abandon_charge. recovered = true: ask the
@@ -141,4 +159,5 @@ those of guard.claim:
   out_of_stock        the order''s goods are not there in full; nothing is reserved.
   charge_in_progress  another key''s charge on this order is running or in doubt; come back after retry_after_ms, or with
                       that key.
-After one of the last six the key is free again.';
+After one of the last six the key is free again. p_again: the answer to the same call, with the same p_charge_id, was lost;
+it is given again.';

@@ -9,11 +9,11 @@ GRANT USAGE ON TYPE payments.charge_view, payments.charge_result, payments.refun
     TO payonce_app;
 GRANT EXECUTE ON FUNCTION
     payments.authenticate(bytea),
-    payments.begin_charge(text, text, text, bytea, text, text, text, text, bigint, text, interval, interval),
+    payments.begin_charge(text, text, text, bytea, text, text, text, text, bigint, text, interval, interval, boolean),
     payments.finish_charge(text, text, bigint, text, text, text, jsonb, text, text, int, jsonb, bytea),
     payments.release_charge(text, text, bigint, text, text, text),
     payments.abandon_charge(text, text, bigint, text, text, text),
-    payments.begin_refund(text, text, text, bytea, text, text, text, bigint, interval, interval),
+    payments.begin_refund(text, text, text, bytea, text, text, text, bigint, interval, interval, boolean),
     payments.finish_refund(text, text, bigint, text, text, text, text, text, int, jsonb, bytea),
     payments.release_refund(text, text, bigint, text, text, text),
     payments.abandon_refund(text, text, bigint, text, text, text),
