@@ -146,7 +146,6 @@ func DefaultLimits() Limits {
 
 // Service charges orders.
 type Service struct {
-	pool *pgxpool.Pool
 	// begins and reads fail early when every connection is in use; what has
 	// begun may wait for one.
 	db, settling *postgres.Bounded
