@@ -13,6 +13,7 @@ import (
 	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/httpguard"
 	"github.com/payonce/payonce/internal/payments"
+	"github.com/payonce/payonce/internal/proxy"
 )
 
 // outcomesInSQL collects every outcome that a function in a folder of sql/ assigns or
@@ -72,6 +73,7 @@ func TestEveryProblemIsExplained(t *testing.T) {
 	require.NoError(t, err)
 	kinds := append(httpguard.Kinds(), unauthorized, fieldInvalid, declined, refundDeclined, notificationInvalid,
 		notificationFailed)
+	kinds = append(kinds, proxy.Kinds()...)
 	for _, kind := range answers {
 		kinds = append(kinds, kind)
 	}
