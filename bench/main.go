@@ -28,6 +28,7 @@ func experiments() []experiment {
 	return []experiment{
 		{"http", "the charge handler with and without the guard", measureHTTP},
 		{"floor", "the guard's calls against the least that a durable table can do", measureFloor},
+		{"growth", "tables of ten thousand to ten million keys; one key that all want", measureGrowth},
 	}
 }
 
@@ -48,6 +49,7 @@ func main() {
 type runOptions struct {
 	only    []string
 	scale   float64
+	keys    int64
 	dataDir string
 	out     string
 }
@@ -67,6 +69,7 @@ func newRun() *cobra.Command {
 	cmd.Long = cmd.Short + ".\n\nExperiments:\n" + list.String()
 	cmd.Flags().StringSliceVar(&o.only, "only", nil, "experiments to run (default all)")
 	cmd.Flags().Float64Var(&o.scale, "scale", 1, "stretches every measurement; 1 is the reference")
+	cmd.Flags().Int64Var(&o.keys, "most-keys", 1e7, "size of the largest table; 1e8 (100000000) takes 60 GB and half an hour")
 	cmd.Flags().StringVar(&o.dataDir, "data-dir", "/var/tmp", "folder on a disk, for the server's files while it runs")
 	cmd.Flags().StringVar(&o.out, "out", "", "folder for the results (default: none are stored)")
 	return cmd
@@ -82,6 +85,7 @@ func (o runOptions) run(ctx context.Context, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	s.MostKeys = o.keys
 	for _, e := range experiments() {
 		if len(o.only) > 0 && !slices.Contains(o.only, e.name) {
 			continue

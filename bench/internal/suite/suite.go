@@ -29,6 +29,8 @@ type Suite struct {
 	Scale float64
 	// Quick leaves out the conditions that take long.
 	Quick bool
+	// MostKeys bounds the tables of the growth experiment.
+	MostKeys int64
 	// Out takes the progress.
 	Out io.Writer
 
@@ -86,7 +88,7 @@ func (s *Suite) Compare(
 			return err
 		}
 	}
-	return s.show(s.Result.Series[len(s.Result.Series)-len(ops):])
+	return s.ShowLast(len(ops))
 }
 
 // Keep adds the samples of one operation to the result.
@@ -99,11 +101,17 @@ func (s *Suite) Keep(condition report.Condition, operation string, samples []loa
 	return nil
 }
 
-func (s *Suite) show(series []report.Series) error {
+// ShowLast prints the series that were kept last.
+func (s *Suite) ShowLast(n int) error {
+	series := s.Result.Series[len(s.Result.Series)-n:]
 	table := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for i := range series {
 		one := &series[i]
-		_, _ = fmt.Fprintf(table, "\t%s\t%d calls\t%.0f/s\tp50 %.0f\tp95 %.0f\tp99 %.0f\tp99.9 %.0f µs\t\n", one.Operation,
+		name := one.Operation
+		if one.Keys > 0 {
+			name = fmt.Sprintf("%s, %d keys", name, one.Keys)
+		}
+		_, _ = fmt.Fprintf(table, "\t%s\t%d calls\t%.0f/s\tp50 %.0f\tp95 %.0f\tp99 %.0f\tp99.9 %.0f µs\t\n", name,
 			one.Count(), one.PerSecond(), one.Quantile(50), one.Quantile(95), one.Quantile(99), one.Quantile(99.9))
 	}
 	return table.Flush()
