@@ -29,6 +29,8 @@ func experiments() []experiment {
 		{"http", "the charge handler with and without the guard", measureHTTP},
 		{"floor", "the guard's calls against the least that a durable table can do", measureFloor},
 		{"growth", "tables of ten thousand to ten million keys; one key that all want", measureGrowth},
+		{"purge", "a million expired keys purged while claims go on; a week's bloat", measurePurge},
+		{"ceiling", "claims a second at saturation against pgbench's own INSERTs", measureCeiling},
 	}
 }
 
