@@ -28,6 +28,7 @@ func experiments() []experiment {
 	return []experiment{
 		{"http", "the charge handler with and without the guard", measureHTTP},
 		{"floor", "the guard's calls against the least that a durable table can do", measureFloor},
+		{"peers", "the textbook's SQL, Redis, DBOS and River", measurePeers},
 		{"growth", "tables of ten thousand to ten million keys; one key that all want", measureGrowth},
 		{"purge", "a million expired keys purged while claims go on; a week's bloat", measurePurge},
 		{"ceiling", "claims a second at saturation against pgbench's own INSERTs", measureCeiling},
@@ -87,7 +88,7 @@ func (o runOptions) run(ctx context.Context, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s.MostKeys = o.keys
+	s.MostKeys, s.DataDir = o.keys, o.dataDir
 	for _, e := range experiments() {
 		if len(o.only) > 0 && !slices.Contains(o.only, e.name) {
 			continue

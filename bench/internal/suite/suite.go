@@ -31,6 +31,8 @@ type Suite struct {
 	Quick bool
 	// MostKeys bounds the tables of the growth experiment.
 	MostKeys int64
+	// DataDir is where the servers' files are.
+	DataDir string
 	// Out takes the progress.
 	Out io.Writer
 
