@@ -43,6 +43,7 @@ type harness struct {
 	api   *httptest.Server
 	sim   *httptest.Server
 	owner *pgxpool.Pool
+	pool  *pgxpool.Pool // the API's
 
 	handler    *httpapi.API
 	service    *payments.Service
@@ -146,7 +147,7 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 	log := slog.New(slog.DiscardHandler)
 	service, err := payments.New(pool, all, o.limits, log)
 	require.NoError(t, err)
-	h.service = service
+	h.service, h.pool = service, pool
 	h.reconciler = reconcile.New(service, httpapi.StoredCharge, httpapi.StoredRefund, log)
 	h.handler = httpapi.New(service, payments.NewAPIKeys(pool), log)
 	api.Config.Handler = h.handler

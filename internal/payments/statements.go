@@ -62,7 +62,7 @@ const (
        p_refund_id => $4::text, p_code => nullif($5::text, ''), p_message => nullif($6::text, ''))`
 
 	notificationSQL = `SELECT payments.apply_notification(p_provider => $1::text, p_event_key => $2::text, p_event => $3::text,
-       p_order_id => $4::text, p_trade_no => nullif($5::text, ''), p_amount => nullif($6::bigint, 0),
+       p_order_id => $4::text, p_trade_no => nullif($5::text, ''), p_amount => CASE WHEN $7::text <> '' THEN $6::bigint END,
        p_currency => nullif($7::text, ''), p_refund_id => nullif($8::text, ''), p_refunded => nullif($9::bigint, 0),
        p_refunded_total => nullif($10::bigint, 0), p_code => nullif($11::text, ''), p_ttl => $12::interval)`
 

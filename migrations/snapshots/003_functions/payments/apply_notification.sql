@@ -60,7 +60,9 @@ BEGIN
          LIMIT 1;
         IF NOT FOUND THEN
             v_kind := 'unknown_charge';
-        ELSIF p_amount <> v_order.amount OR p_currency <> v_order.currency THEN
+        ELSIF p_amount <> v_order.amount OR p_currency <> v_order.currency
+            OR (p_event = 'paid' AND (p_amount IS NULL OR p_currency IS NULL))
+        THEN
             v_kind := 'amount_mismatch';
         END IF;
     END IF;
@@ -90,5 +92,5 @@ COMMENT ON FUNCTION payments.apply_notification(text, text, text, text, text, bi
 Returns applied; duplicate (was applied before: acknowledge); recorded (not applied but put before a person in
 payments.cases: acknowledge); conflict or mismatch (not now: do not acknowledge). p_event is waiting, paid, finished,
 failed, closed, refund_partial, refund_full or refund_failed; p_amount and p_currency are the order''s as the provider has them, null
-where it does not tell; p_refunded is this refund''s amount, p_refunded_total what was given back in all, in minor units. An error means that nothing
+where it does not tell, which a paid event must; p_refunded is this refund''s amount, p_refunded_total what was given back in all, in minor units. An error means that nothing
 happened: do not acknowledge. Raises IK101 for an unknown event.';
