@@ -105,6 +105,7 @@ func TestProviders(t *testing.T) {
 				t.Run("refund "+fault, func(t *testing.T) { t.Parallel(); c.refundFault(t, name, fault) })
 			}
 			t.Run("in doubt, retried", func(t *testing.T) { t.Parallel(); c.inDoubt(t, name) })
+			t.Run("in doubt, retried with a new key", func(t *testing.T) { t.Parallel(); c.inDoubtNewKey(t, name) })
 			t.Run("in doubt, reconciled", func(t *testing.T) { t.Parallel(); c.reconciled(t, name) })
 			t.Run("refund in doubt, reconciled", func(t *testing.T) { t.Parallel(); c.refundReconciled(t, name) })
 			t.Run("lost notification", func(t *testing.T) { t.Parallel(); c.lostNotification(t, name) })
@@ -199,6 +200,27 @@ func (c providerCase) inDoubt(t *testing.T, provider string) {
 		}
 	}
 	require.Equal(t, http.StatusCreated, got.status, got.body)
+	require.Equal(t, 1, h.charges("order1"))
+}
+
+// inDoubtNewKey: another key gets nothing done before the first one's charge has
+// its end, and nothing twice after it.
+func (c providerCase) inDoubtNewKey(t *testing.T, provider string) {
+	h := setup(t)
+	c.leaveInDoubt(t, h, provider)
+	got := h.charge("k2", c.body(t, provider, "order1", 1000))
+	require.Equal(t, http.StatusConflict, got.status, got.body)
+	require.Equal(t, "charge_in_progress", got.field(t, "code"))
+	require.Eventually(t, func() bool {
+		h.reconcile()
+		return h.keyState("k1") == "completed"
+	}, 30*time.Second, 10*time.Millisecond)
+	got = h.charge("k2", c.body(t, provider, "order1", 1000))
+	if got.status == http.StatusConflict {
+		require.Equal(t, "order_paid", got.field(t, "code"))
+	} else {
+		require.Equal(t, http.StatusCreated, got.status, got.body)
+	}
 	require.Equal(t, 1, h.charges("order1"))
 }
 
