@@ -80,7 +80,30 @@ func measureHTTP(ctx context.Context, s *suite.Suite) error {
 			return err
 		}
 	}
+	if err := chargedOnce(ctx, db); err != nil {
+		return err
+	}
 	return httpTargets(s)
+}
+
+// chargedOnce holds what is stored against what was asked for: with the guard
+// one charge, one order and one confirmation a key, and nothing under the keys
+// that were only held.
+func chargedOnce(ctx context.Context, db *lab.DB) error {
+	return db.With(ctx, func(conn *pgx.Conn) error {
+		var keys, charges, orders, confirmations int64
+		err := conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM guard.idempotency_keys WHERE completed_at IS NOT NULL),
+       (SELECT count(*) FROM payments.charges), (SELECT count(*) FROM payments.orders WHERE status = 'paid'),
+       (SELECT count(*) FROM payments.outbox)`).Scan(&keys, &charges, &orders, &confirmations)
+		if err != nil {
+			return fmt.Errorf("count what was charged: %w", err)
+		}
+		if keys == 0 || charges != keys || orders != keys || confirmations != keys {
+			return fmt.Errorf("%d keys were completed, with %d charges, %d paid orders and %d confirmations",
+				keys, charges, orders, confirmations)
+		}
+		return nil
+	})
 }
 
 func measureOverWire(ctx context.Context, s *suite.Suite, db *lab.DB, roundTrip time.Duration, clients []int) error {
@@ -132,7 +155,8 @@ type harness struct {
 	server         *http.Server
 	client         *http.Client
 	url            string
-	run            int64
+	// run tells the keys of one harness from another's.
+	run int64
 }
 
 func newHarness(ctx context.Context, db *lab.DB, address string) (*harness, error) {

@@ -5,8 +5,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/payonce/payonce/bench/internal/lab"
+	"github.com/payonce/payonce/bench/internal/report"
 	"github.com/payonce/payonce/bench/internal/suite"
 )
 
@@ -41,7 +44,7 @@ func main() {
 	root := &cobra.Command{
 		Use: "bench", Short: "Measure what the guard costs", SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newRun())
+	root.AddCommand(newRun(), newQuick())
 	if err := root.ExecuteContext(ctx); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()
@@ -54,7 +57,9 @@ type runOptions struct {
 	scale   float64
 	keys    int64
 	dataDir string
+	then    string
 	out     string
+	quick   bool
 }
 
 func newRun() *cobra.Command {
@@ -63,33 +68,68 @@ func newRun() *cobra.Command {
 		Use:   "run",
 		Short: "Run the experiments and store what they found",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := o.run(cmd.Context(), cmd.OutOrStdout())
+			return err
+		},
 	}
+	o.flags(cmd)
+	cmd.Flags().Float64Var(&o.scale, "scale", 1, "stretches every measurement; 1 is the reference")
+	cmd.Flags().Int64Var(&o.keys, "most-keys", 1e7, "size of the largest table; 100000000 takes 90 GB and an hour")
+	cmd.Flags().StringVar(&o.out, "out", "", "folder for the results, below which a folder is made for each run (default: none are stored)")
+	return cmd
+}
+
+// flags are those that run and quick share.
+func (o *runOptions) flags(cmd *cobra.Command) {
 	var list strings.Builder
 	for _, e := range experiments() {
 		_, _ = fmt.Fprintf(&list, "  %-8s %s\n", e.name, e.what)
 	}
 	cmd.Long = cmd.Short + ".\n\nExperiments:\n" + list.String()
 	cmd.Flags().StringSliceVar(&o.only, "only", nil, "experiments to run (default all)")
-	cmd.Flags().Float64Var(&o.scale, "scale", 1, "stretches every measurement; 1 is the reference")
-	cmd.Flags().Int64Var(&o.keys, "most-keys", 1e7, "size of the largest table; 1e8 (100000000) takes 60 GB and half an hour")
 	cmd.Flags().StringVar(&o.dataDir, "data-dir", "/var/tmp", "folder on a disk, for the server's files while it runs")
-	cmd.Flags().StringVar(&o.out, "out", "", "folder for the results (default: none are stored)")
-	return cmd
+	cmd.Flags().StringVar(&o.then, "sql", "", "file of SQL to run in each database first: to measure a guard that was changed")
 }
 
-func (o runOptions) run(ctx context.Context, cmd *cobra.Command) error {
+func (o *runOptions) run(ctx context.Context, out io.Writer) (*report.Result, error) {
 	l, err := lab.Start(ctx, o.dataDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = l.Stop(context.WithoutCancel(ctx)) }()
-	s, err := suite.New(ctx, l, o.scale, false, cmd.OutOrStdout())
+	if o.then != "" {
+		sql, err := os.ReadFile(o.then)
+		if err != nil {
+			return nil, fmt.Errorf("read the SQL to run first: %w", err)
+		}
+		l.Then = string(sql)
+	}
+	s, err := suite.New(ctx, l, o.scale, o.quick, out)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.MostKeys, s.DataDir = o.keys, o.dataDir
-	for _, e := range experiments() {
+	if err := o.measure(ctx, s); err != nil {
+		return nil, err
+	}
+	s.Done()
+	if o.out == "" {
+		return s.Result, nil
+	}
+	folder := filepath.Join(o.out, s.Result.Name())
+	s.Step("writing %s", folder)
+	return s.Result, s.Result.Write(folder)
+}
+
+func (o *runOptions) measure(ctx context.Context, s *suite.Suite) error {
+	known := experiments()
+	for _, name := range o.only {
+		if !slices.ContainsFunc(known, func(e experiment) bool { return e.name == name }) {
+			return fmt.Errorf("there is no experiment %s", name)
+		}
+	}
+	for _, e := range known {
 		if len(o.only) > 0 && !slices.Contains(o.only, e.name) {
 			continue
 		}
@@ -98,8 +138,5 @@ func (o runOptions) run(ctx context.Context, cmd *cobra.Command) error {
 			return fmt.Errorf("experiment %s: %w", e.name, err)
 		}
 	}
-	if o.out == "" {
-		return nil
-	}
-	return s.Result.Write(o.out)
+	return nil
 }

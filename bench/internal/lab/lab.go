@@ -50,6 +50,10 @@ var mustBe = map[string]string{
 
 // Lab is a running server.
 type Lab struct {
+	// Then is run in each database once it is migrated: to measure a guard that
+	// was changed.
+	Then string
+
 	cluster *cluster.Cluster
 	dir     string
 }
@@ -172,6 +176,9 @@ func (l *Lab) Database(ctx context.Context, name string) (*DB, error) {
 		}
 		if _, err := conn.Exec(ctx, "CREATE EXTENSION pg_stat_statements"); err != nil {
 			return fmt.Errorf("create extension pg_stat_statements: %w", err)
+		}
+		if _, err := conn.Exec(ctx, l.Then); err != nil {
+			return fmt.Errorf("change database %s: %w", name, err)
 		}
 		return unguarded.Install(ctx, conn)
 	})

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -212,6 +213,14 @@ func (r *Result) Figure(experiment, name string) (Figure, bool) {
 		}
 	}
 	return Figure{}, false
+}
+
+// Name names the run by its day and its machine: 2026-12-01-amd-epyc-2-cores.
+func (r *Result) Name() string {
+	words := strings.FieldsFunc(strings.ToLower(r.Machine["cpu"]+" "+r.Machine["cores"]+" cores"), func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9')
+	})
+	return r.Started.Format(time.DateOnly) + "-" + strings.Join(words, "-")
 }
 
 // Write stores the run in a folder, which is made.

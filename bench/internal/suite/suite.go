@@ -63,6 +63,9 @@ func (s *Suite) Step(format string, args ...any) {
 
 func (s *Suite) print(format string, args ...any) { _, _ = fmt.Fprintf(s.Out, format, args...) }
 
+// Done notes how long the run took.
+func (s *Suite) Done() { s.Result.Took = time.Since(s.started).Round(time.Second).String() }
+
 // Seconds is a length of n seconds at the reference scale.
 func (s *Suite) Seconds(n float64) time.Duration {
 	return time.Duration(n * s.Scale * float64(time.Second))
