@@ -77,20 +77,23 @@ func Observed(log *slog.Logger, next http.Handler) http.Handler {
 		answer := &answered{ResponseWriter: w}
 		answer.Header().Set("X-Request-Id", info.ID)
 		defer func() {
-			//nolint:errorlint // the panic value itself is compared, as net/http does
-			if thrown := recover(); thrown != nil {
-				if thrown == http.ErrAbortHandler {
-					panic(thrown)
-				}
-				log.ErrorContext(ctx, "handler panicked", "request_id", info.ID, "panic", thrown,
-					"stack", string(debug.Stack()))
-				if answer.status == 0 {
-					WriteProblem(answer, InternalError.Problem())
-				}
-			}
 			log.InfoContext(ctx, "request", "request_id", info.ID, "method", r.Method, "path", r.URL.Path,
 				"status", answer.status, "bytes", answer.bytes, "duration_ms", milliseconds(time.Since(start)),
 				"scope", info.Scope, "order_id", info.OrderID, "key_hash", info.KeyHash, "outcome", info.Outcome)
+		}()
+		defer func() {
+			thrown := recover()
+			if thrown == nil {
+				return
+			}
+			//nolint:errorlint // the panic value itself is compared, as net/http does
+			if thrown == http.ErrAbortHandler {
+				panic(thrown)
+			}
+			log.ErrorContext(ctx, "handler panicked", "request_id", info.ID, "panic", thrown, "stack", string(debug.Stack()))
+			if answer.status == 0 {
+				WriteProblem(answer, InternalError.Problem())
+			}
 		}()
 		next.ServeHTTP(answer, r.WithContext(ctx))
 	})

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/payonce/payonce/internal/postgres"
 )
 
@@ -26,7 +24,7 @@ const (
 // taken for one. The calls carry the fence, so that repeating one that took
 // effect changes nothing.
 func (s *Service) settle(ctx context.Context, call func(context.Context) error) error {
-	return again(ctx, settleTime, postgres.Unanswered, call)
+	return postgres.Again(ctx, settleTime, callTime, call)
 }
 
 // begin calls once, and again only when the call reached the database and its
@@ -40,29 +38,5 @@ func (s *Service) begin(ctx context.Context, call func(ctx context.Context, agai
 	if err == nil || postgres.Unsent(err) || !postgres.Unanswered(err) {
 		return err
 	}
-	return again(ctx, beginTime, postgres.Unanswered, func(ctx context.Context) error { return call(ctx, true) })
-}
-
-// again repeats a call while its error says that this is worth it.
-func again(
-	ctx context.Context, within time.Duration, worth func(error) bool, call func(context.Context) error,
-) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	pace := backoff.NewExponentialBackOff()
-	pace.InitialInterval, pace.MaxInterval = 20*time.Millisecond, time.Second
-	var last error
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		bounded, cancel := context.WithTimeout(ctx, callTime)
-		defer cancel()
-		last = call(bounded)
-		if last != nil && !worth(last) {
-			return struct{}{}, backoff.Permanent(last)
-		}
-		return struct{}{}, last
-	}, backoff.WithBackOff(pace), backoff.WithMaxElapsedTime(within))
-	if err != nil && last != nil {
-		return last
-	}
-	return err //nolint:wrapcheck // last says what failed
+	return postgres.Again(ctx, beginTime, callTime, func(ctx context.Context) error { return call(ctx, true) })
 }

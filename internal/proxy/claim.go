@@ -4,43 +4,31 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/postgres"
 )
 
 const (
-	// callWithin bounds one call of the guard.
-	callWithin = 5 * time.Second
+	// callWithin bounds one call of the guard, so that a connection that went
+	// silent leaves time to ask through another.
+	callWithin = 2 * time.Second
 	// endWithin bounds how long the end of a claim is tried, a database's
 	// failover included.
-	endWithin = 15 * time.Second
+	endWithin = 10 * time.Second
 	// leasePart is the part of the lease after which it is extended.
 	leasePart = 3
-	// ownSQLStates is the class of the errors that the guard's functions raise
-	// for arguments that they never take.
-	ownSQLStates = "IK"
 )
 
 func (x *exchange) holder() guard.Holder {
 	return guard.Holder{Scope: x.request.Scope, Key: x.request.Key, Fence: x.fence.Load()}
 }
 
-// insist calls the guard, again for a while when the database does not answer.
-func insist[T any](x *exchange, call func(ctx context.Context) (T, error)) (T, error) {
-	ctx := context.WithoutCancel(x.ctx)
-	return backoff.Retry(ctx, func() (T, error) {
-		bounded, cancel := context.WithTimeout(ctx, callWithin)
-		defer cancel()
-		result, err := call(bounded)
-		if strings.HasPrefix(guard.SQLState(err), ownSQLStates) {
-			return result, backoff.Permanent(err)
-		}
-		return result, err
-	}, backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxElapsedTime(endWithin))
+// end ends the claim with call, again for a while when the database does not
+// answer.
+func (x *exchange) end(call func(ctx context.Context) error) error {
+	return postgres.Again(context.WithoutCancel(x.ctx), endWithin, callWithin, call)
 }
 
 // errHeld means that another holder looks at the key.
@@ -52,25 +40,24 @@ var errHeld = errors.New("another request holds the key")
 // claimed once more where nobody holds it, and completed.
 func (x *exchange) complete(answer guard.Response) (guard.Result, error) {
 	var result guard.Result
-	_, err := insist(x, func(ctx context.Context) (struct{}, error) {
+	err := x.end(func(ctx context.Context) error {
 		var err error
-		result, err = guard.Complete(ctx, x.proxy.db, x.holder(), answer)
+		result, err = guard.Complete(ctx, x.proxy.ends, x.holder(), answer)
 		if err != nil || (result.Outcome != guard.Conflict && result.Outcome != guard.Gone) {
-			return struct{}{}, err
+			return err
 		}
-		claim, err := guard.Claim(ctx, x.proxy.db, x.request, x.rule.Lease, x.rule.KeyTTL)
+		result, err = guard.Claim(ctx, x.proxy.ends, x.request, x.rule.Lease, x.rule.KeyTTL)
 		if err != nil {
-			return struct{}{}, err
+			return err
 		}
-		result = claim
-		if claim.Outcome == guard.Conflict && !x.rule.UpstreamIdempotent {
-			return struct{}{}, errHeld
+		if result.Outcome == guard.Conflict && !x.rule.UpstreamIdempotent {
+			return errHeld
 		}
-		if claim.Outcome == guard.Claimed {
-			x.fence.Store(claim.Fence)
-			result, err = guard.Complete(ctx, x.proxy.db, x.holder(), answer)
+		if result.Outcome == guard.Claimed {
+			x.fence.Store(result.Fence)
+			result, err = guard.Complete(ctx, x.proxy.ends, x.holder(), answer)
 		}
-		return struct{}{}, err
+		return err
 	})
 	if errors.Is(err, errHeld) {
 		return result, nil
@@ -81,22 +68,22 @@ func (x *exchange) complete(answer guard.Response) (guard.Result, error) {
 // release frees the key: the work was surely not done.
 func (x *exchange) release() {
 	x.info.Outcome = "released"
-	x.finish("release", func(ctx context.Context) (bool, error) {
-		return guard.Release(ctx, x.proxy.db, x.holder())
-	})
+	x.finish("release", guard.Release)
 }
 
 // abandon leaves the work in doubt.
 func (x *exchange) abandon() {
 	x.info.Outcome = "in_doubt"
-	x.finish("abandon", func(ctx context.Context) (bool, error) {
-		return guard.Abandon(ctx, x.proxy.db, x.holder())
-	})
+	x.finish("abandon", guard.Abandon)
 }
 
-func (x *exchange) finish(what string, call func(ctx context.Context) (bool, error)) {
+func (x *exchange) finish(what string, how func(context.Context, guard.DB, guard.Holder) (bool, error)) {
 	x.ended = true
-	if _, err := insist(x, call); err != nil {
+	err := x.end(func(ctx context.Context) error {
+		_, err := how(ctx, x.proxy.ends, x.holder())
+		return err
+	})
+	if err != nil {
 		x.log(slog.LevelError, "could not "+what+" the key; it stays in doubt", err)
 	}
 }
@@ -133,7 +120,7 @@ func (x *exchange) extend(ctx context.Context) {
 	// Not cancelled by the end of the exchange: that would cost a connection.
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), callWithin)
 	defer cancel()
-	_, err := guard.Extend(bounded, x.proxy.db, x.holder(), x.rule.Lease)
+	_, err := guard.Extend(bounded, x.proxy.ends, x.holder(), x.rule.Lease)
 	if err != nil && ctx.Err() == nil {
 		x.log(slog.LevelWarn, "the lease could not be extended", err)
 	}

@@ -22,7 +22,7 @@ import (
 
 // exchange is one claimed request on its way to the upstream and back.
 type exchange struct {
-	proxy   *proxy
+	proxy   *Proxy
 	rule    *Rule
 	request guard.Request
 	claim   guard.Result
@@ -39,8 +39,11 @@ type exchange struct {
 	ended bool
 }
 
-// errTimeout ends an exchange whose upstream took too long.
-var errTimeout = errors.New("the upstream did not answer in time")
+// Why an exchange was ended from this side.
+var (
+	errTimeout = errors.New("the upstream did not answer in time")
+	errHalted  = errors.New("the proxy stops")
+)
 
 // instead is an answer to write instead of the upstream's.
 type instead struct {
@@ -56,6 +59,7 @@ func (x *exchange) run(r *http.Request, body []byte) {
 	x.ctx, x.stop = ctx, stop
 	x.timer = time.AfterFunc(x.rule.Timeout, func() { stop(errTimeout) })
 	defer x.timer.Stop()
+	defer context.AfterFunc(x.proxy.halted, func() { stop(errHalted) })()
 	defer x.keepLease()()
 	defer x.leave()
 	reverse := &httputil.ReverseProxy{

@@ -162,12 +162,12 @@ func newSetup(t *testing.T, routes string) *setup {
 	return s
 }
 
-func serveProxy(t *testing.T, upstreamURL string, config proxy.Config, db guard.DB) *httptest.Server {
+func serveProxy(t *testing.T, upstreamURL string, config proxy.Config, pool *pgxpool.Pool) *httptest.Server {
 	t.Helper()
 	target, err := url.Parse(upstreamURL)
 	require.NoError(t, err)
 	handler, err := proxy.New(proxy.Options{
-		Upstream: target, Config: config, Connections: proxy.DefaultConnections(), DB: db,
+		Upstream: target, Config: config, Connections: proxy.DefaultConnections(), Pool: pool,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

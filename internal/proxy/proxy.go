@@ -13,13 +13,16 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/mux"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/httpguard"
+	"github.com/payonce/payonce/internal/postgres"
 )
 
 // The headers that the upstream gets besides the client's.
@@ -34,6 +37,8 @@ const (
 const (
 	// claimWithin bounds a claim, which holds up a client.
 	claimWithin = 5 * time.Second
+	// busyWait bounds the wait for a free connection before anything has begun.
+	busyWait = time.Second
 	// bodyWithin bounds how long a client may take to send a guarded body.
 	bodyWithin = 30 * time.Second
 	// resolveAfter is when a client should ask again for what an operator has to
@@ -48,21 +53,29 @@ type Options struct {
 	Upstream    *url.URL
 	Config      Config
 	Connections Connections
-	DB          guard.DB
+	Pool        *pgxpool.Pool
 	Log         *slog.Logger
 }
 
-type proxy struct {
-	upstream  *url.URL
-	config    Config
-	db        guard.DB
-	log       *slog.Logger
-	transport *http.Transport
-	routes    *mux.Router
+// Proxy is the handler in front of the upstream.
+type Proxy struct {
+	upstream *url.URL
+	config   Config
+	pool     *pgxpool.Pool
+	// claims fail early when every connection is in use; what has begun may wait
+	// for one.
+	claims, ends *postgres.Bounded
+	log          *slog.Logger
+	transport    *http.Transport
+	routes       *mux.Router
+	handler      http.Handler
+	draining     atomic.Bool
+	halted       context.Context //nolint:containedctx // the life of the proxy, not of a call
+	halt         context.CancelFunc
 }
 
-// New makes the proxy's handler.
-func New(options Options) (http.Handler, error) {
+// New makes a proxy.
+func New(options Options) (*Proxy, error) {
 	upstream := options.Upstream
 	if (upstream.Scheme != "http" && upstream.Scheme != "https") || upstream.Host == "" {
 		return nil, fmt.Errorf("upstream %q: it must be http://HOST or https://HOST", upstream.Redacted())
@@ -70,14 +83,16 @@ func New(options Options) (http.Handler, error) {
 	if upstream.User != nil || upstream.RawQuery != "" || upstream.Fragment != "" {
 		return nil, errors.New("upstream: it can have no user, query or fragment")
 	}
-	p := &proxy{
-		upstream: upstream, config: options.Config, db: options.DB, log: options.Log,
-		transport: newTransport(options.Connections),
+	halted, halt := context.WithCancel(context.Background())
+	p := &Proxy{
+		upstream: upstream, config: options.Config, log: options.Log, transport: newTransport(options.Connections),
+		pool: options.Pool, claims: postgres.NewBounded(options.Pool, busyWait),
+		ends: postgres.NewBounded(options.Pool, endWithin), halted: halted, halt: halt,
 	}
 	p.routes = mux.NewRouter().SkipClean(true)
 	for i := range p.config.Routes {
 		route := &p.config.Routes[i]
-		matched := p.routes.Handle(route.Path, p.handler(&route.Rule))
+		matched := p.routes.Handle(route.Path, p.under(&route.Rule))
 		if len(route.Methods) > 0 {
 			matched.Methods(route.Methods...)
 		}
@@ -85,12 +100,47 @@ func New(options Options) (http.Handler, error) {
 			return nil, fmt.Errorf("route %s: %w", route.Path, err)
 		}
 	}
-	p.routes.NotFoundHandler = p.handler(&p.config.Defaults)
+	p.routes.NotFoundHandler = p.under(&p.config.Defaults)
 	p.routes.MethodNotAllowedHandler = p.routes.NotFoundHandler
-	return httpguard.Observed(p.log, p), nil
+	p.handler = httpguard.Observed(p.log, http.HandlerFunc(p.route))
+	return p, nil
 }
 
-func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP answers one request.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
+
+// Drain makes /readyz of Probes say no, so that no new requests are sent here;
+// those that come all the same are answered.
+func (p *Proxy) Drain() { p.draining.Store(true) }
+
+// Halt ends what the upstream still works at for a guarded request: it is left
+// in doubt at once, so that the proxy can stop without waiting for it.
+func (p *Proxy) Halt() { p.halt() }
+
+// Probes answers /healthz and /readyz, on an address of its own: every path of
+// the proxy's own address belongs to the upstream.
+func (p *Proxy) Probes() http.Handler {
+	probes := http.NewServeMux()
+	probes.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	probes.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		bounded, cancel := context.WithTimeout(r.Context(), claimWithin)
+		defer cancel()
+		if p.draining.Load() {
+			httpguard.RetryAfter(w, time.Second)
+			httpguard.WriteProblem(w, httpguard.Stopping.Problem())
+			return
+		}
+		if err := p.pool.Ping(bounded); err != nil {
+			httpguard.FailDatabase(w, r, p.log, err)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	return probes
+}
+
+// route finds the rule for a request.
+func (p *Proxy) route(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
 		httpguard.WriteProblem(w, httpguard.MethodNotAllowed.Problem())
@@ -132,7 +182,8 @@ func plain(u *url.URL) bool {
 	return !strings.Contains(escaped, "%2f") && !strings.Contains(escaped, "%2e")
 }
 
-func (p *proxy) handler(rule *Rule) http.Handler {
+// under handles the requests of one rule.
+func (p *Proxy) under(rule *Rule) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, hasKey := r.Header[keyHeader]
 		if rule.Guard == Off || (rule.Guard == Optional && !hasKey) {
@@ -144,7 +195,7 @@ func (p *proxy) handler(rule *Rule) http.Handler {
 }
 
 // pass passes a request on without a guard: streams, upgrades and trailers too.
-func (p *proxy) pass(w http.ResponseWriter, r *http.Request) {
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 	var sent sentWatch
 	httpguard.InfoOf(r.Context()).Outcome = "unguarded"
 	reverse := &httputil.ReverseProxy{
@@ -170,7 +221,7 @@ func (p *proxy) pass(w http.ResponseWriter, r *http.Request) {
 }
 
 // rewrite addresses a request to the upstream.
-func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
+func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	in, out := pr.In, pr.Out
 	pr.SetURL(p.upstream)
 	out.URL.RawQuery = in.URL.RawQuery // to the byte: nothing was decided by it
@@ -216,7 +267,7 @@ func ownRequestID(w http.ResponseWriter, response *http.Response) {
 }
 
 // guarded claims the key of a request and does what the claim says.
-func (p *proxy) guarded(w http.ResponseWriter, r *http.Request, rule *Rule) {
+func (p *Proxy) guarded(w http.ResponseWriter, r *http.Request, rule *Rule) {
 	request, body, refused := p.read(w, r, rule)
 	if refused != nil {
 		httpguard.WriteProblem(w, *refused)
@@ -229,11 +280,9 @@ func (p *proxy) guarded(w http.ResponseWriter, r *http.Request, rule *Rule) {
 	ctx := context.WithoutCancel(r.Context())
 	bounded, cancel := context.WithTimeout(ctx, claimWithin)
 	defer cancel()
-	claim, err := guard.Claim(bounded, p.db, request, rule.Lease, rule.KeyTTL)
+	claim, err := guard.Claim(bounded, p.claims, request, rule.Lease, rule.KeyTTL)
 	if err != nil {
-		p.log.ErrorContext(ctx, "database failed", "request_id", info.ID, "error", err)
-		httpguard.RetryAfter(w, time.Second)
-		httpguard.WriteProblem(w, httpguard.DatabaseAway.Problem())
+		httpguard.FailDatabase(w, r, p.log, err)
 		return
 	}
 	info.Outcome = string(claim.Outcome)
@@ -251,7 +300,7 @@ func (p *proxy) guarded(w http.ResponseWriter, r *http.Request, rule *Rule) {
 }
 
 // answerClaim answers for a key that this request does not hold.
-func (p *proxy) answerClaim(w http.ResponseWriter, claim guard.Result) {
+func (p *Proxy) answerClaim(w http.ResponseWriter, claim guard.Result) {
 	switch claim.Outcome {
 	case guard.Replay:
 		replay(w, claim.Response)
@@ -265,7 +314,7 @@ func (p *proxy) answerClaim(w http.ResponseWriter, claim guard.Result) {
 
 // read reads what a claim needs; whatever is wrong with a request is told
 // before its key is claimed.
-func (p *proxy) read(w http.ResponseWriter, r *http.Request, rule *Rule) (guard.Request, []byte, *httpguard.Problem) {
+func (p *Proxy) read(w http.ResponseWriter, r *http.Request, rule *Rule) (guard.Request, []byte, *httpguard.Problem) {
 	if refused := refuseStream(r); refused != nil {
 		return guard.Request{}, nil, refused
 	}
