@@ -38,6 +38,6 @@ PAYONCE_DATABASE_URL.`,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
 	}
-	root.AddCommand(newServe(), newDev(), newMigrate(), newSQL(), newAPIKey(), newReconcile(), newDoctor())
+	root.AddCommand(newServe(), newDev(), newMigrate(), newSQL(), newAPIKey(), newReconcile(), newProxy(), newDoctor())
 	return root
 }

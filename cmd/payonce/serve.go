@@ -114,6 +114,11 @@ func (s *settings) run(ctx context.Context, listener net.Listener, handler http.
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
 	}
+	return s.runServer(ctx, listener, server, stop)
+}
+
+// runServer is run for a server with limits of its own.
+func (s *settings) runServer(ctx context.Context, listener net.Listener, server *http.Server, stop stopping) error {
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
@@ -122,10 +127,10 @@ func (s *settings) run(ctx context.Context, listener net.Listener, handler http.
 		stopped <- shutdown(context.WithoutCancel(ctx), server, s.stopWithin, stop.halt)
 	}()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve the API: %w", err)
+		return fmt.Errorf("serve: %w", err)
 	}
 	if err := <-stopped; err != nil {
-		return fmt.Errorf("stop the API: requests were still running %s after they were halted: %w", settleTime, err)
+		return fmt.Errorf("stop: requests were still running %s after they were halted: %w", settleTime, err)
 	}
 	return nil
 }

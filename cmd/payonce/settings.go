@@ -32,20 +32,25 @@ func (s *settings) databaseFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.dataDir, "data-dir", ".payonce", "folder of the private cluster and of development keys")
 }
 
+// listenerFlags are what serve and proxy have in common.
+func (s *settings) listenerFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&s.listen, "listen", "127.0.0.1:8080", "address to serve on")
+	flags.BoolVar(&s.autoMigrate, "auto-migrate", false, "apply pending migrations at start")
+	flags.DurationVar(&s.purgeEvery, "purge-every", time.Hour, "how often expired keys are purged where pg_cron does not")
+	flags.DurationVar(&s.stopWithin, "stop-within", 45*time.Second, "bound on finishing running requests after SIGTERM; then they are left in doubt")
+	flags.DurationVar(&s.drainDelay, "drain-delay", 0, "how long to look unready but serve on after SIGTERM, for load balancers to notice")
+}
+
 func (s *settings) serverFlags(flags *pflag.FlagSet) {
 	s.databaseFlags(flags)
+	s.listenerFlags(flags)
 	limits := payments.DefaultLimits()
-	flags.StringVar(&s.listen, "listen", "127.0.0.1:8080", "address of the API")
-	flags.BoolVar(&s.autoMigrate, "auto-migrate", false, "apply pending migrations at start")
 	flags.DurationVar(&s.limits.Lease, "lease", limits.Lease, "how long a claim is held before another request may take the work over")
 	flags.DurationVar(&s.limits.TTL, "key-ttl", limits.TTL, "how long a stored response is replayed")
 	flags.DurationVar(&s.limits.EventTTL, "event-ttl", limits.EventTTL, "how long a notification is known, so that sending it again has no effect")
 	flags.DurationVar(&s.limits.Deadline, "provider-deadline", limits.Deadline,
 		"bound on all that is asked of a provider for one charge; at least 10s below the lease")
-	flags.DurationVar(&s.purgeEvery, "purge-every", time.Hour, "how often expired keys are purged where pg_cron does not")
 	flags.StringVar(&s.outboxURL, "outbox-url", "", "where confirmations and notices are posted to; empty: they wait in payments.outbox")
-	flags.DurationVar(&s.stopWithin, "stop-within", 45*time.Second, "bound on finishing running requests after SIGTERM; then they are left in doubt")
-	flags.DurationVar(&s.drainDelay, "drain-delay", 0, "how long to look unready but serve on after SIGTERM, for load balancers to notice")
 }
 
 // fromEnvironment sets each flag that was not given from the environment:
