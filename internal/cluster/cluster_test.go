@@ -226,3 +226,18 @@ func TestFolderThatTakesNothing(t *testing.T) {
 	_, err := cluster.Start(t.Context(), cluster.Options{DataDir: dir})
 	require.ErrorContains(t, err, says)
 }
+
+func TestStandbyIsPromotedWithAllThatWasCommitted(t *testing.T) {
+	t.Parallel()
+	primary := start(t, cluster.Options{DataDir: folder(t)})
+	standby, err := primary.Replicate(t.Context(), "second", "", cluster.Options{DataDir: folder(t)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, standby.Stop(context.Background())) })
+	require.NoError(t, primary.Await(t.Context(), "second"))
+	run(t, primary.URL(), "CREATE TABLE kept AS SELECT 'kept' AS word")
+	require.Equal(t, "true", query(t, standby.URL(), "SELECT pg_is_in_recovery()::text"))
+	primary.Kill()
+	require.NoError(t, standby.Promote(t.Context()))
+	require.Equal(t, "kept", query(t, standby.URL(), "SELECT word FROM kept"))
+	run(t, standby.URL(), "INSERT INTO kept VALUES ('written')")
+}
