@@ -42,3 +42,14 @@ build: ## Build the programs into bin/
 .PHONY: quickstart
 quickstart: ## Run the README's quick start from a clean clone and compare
 	scripts/quickstart-check.sh
+
+.PHONY: bench
+bench: ## Measure what the guard costs, in ten minutes, and write docs/benchmarks.md
+	@scripts/install-test-needs.sh
+	go run ./bench run --out bench/results
+	go run ./bench render
+
+.PHONY: bench-quick
+bench-quick: ## Run the whole benchmark in a minute; fails on wrong answers and absurd ratios
+	@scripts/install-test-needs.sh
+	go run ./bench quick

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/payonce/payonce/bench/internal/guardops"
 	"github.com/payonce/payonce/bench/internal/lab"
@@ -29,8 +30,11 @@ func fillKeys(ctx context.Context, db *lab.DB, rows int64, life time.Duration) e
 		if _, err := conn.Exec(ctx, drop); err != nil {
 			return fmt.Errorf("drop the primary key: %w", err)
 		}
-		if _, err := conn.Exec(ctx, fillSQL, rows, headers, response.Body, life); err != nil {
-			return fmt.Errorf("fill the table with %d keys: %w", rows, err)
+		var inserting errgroup.Group
+		inserting.Go(func() error { return insertKeys(ctx, db, rows/2, headers, response.Body, life) })
+		inserting.Go(func() error { return insertKeys(ctx, db, rows-rows/2, headers, response.Body, life) })
+		if err := inserting.Wait(); err != nil {
+			return err
 		}
 		for _, sql := range []string{
 			"SET maintenance_work_mem = '1GB'",
@@ -44,6 +48,13 @@ func fillKeys(ctx context.Context, db *lab.DB, rows int64, life time.Duration) e
 		}
 		return nil
 	})
+}
+
+func insertKeys(ctx context.Context, db *lab.DB, rows int64, headers string, body []byte, life time.Duration) error {
+	if err := db.Exec(ctx, fillSQL, rows, headers, body, life); err != nil {
+		return fmt.Errorf("fill the table with %d keys: %w", rows, err)
+	}
+	return nil
 }
 
 // size is what the table of keys takes on disk, in bytes.

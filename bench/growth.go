@@ -23,6 +23,9 @@ const (
 	hotClients    = 256
 	// sampled is how many of a table's keys are replayed.
 	sampled = 5000
+
+	opHotClaim  = "hot key: claim or conflict"
+	opHotReplay = "hot key: replay"
 )
 
 // growthSizes are how many keys stand in the compared tables.
@@ -135,7 +138,7 @@ func compareGrown(ctx context.Context, s *suite.Suite, tables []*grown) error {
 	if err != nil {
 		return err
 	}
-	plan.Rate, plan.For = calibration.Rate()*utilisation, s.Seconds(0.9)
+	plan.Rate, plan.For = calibration.Rate()*utilisation, s.Seconds(0.7)
 	s.Step("%d clients, %.0f calls/s offered to each table in turn", plan.Clients, plan.Rate)
 	samples, err := load.Interleave(ctx, plan, 7, ops...)
 	if err != nil {
@@ -187,7 +190,7 @@ func measureHotKey(ctx context.Context, s *suite.Suite, db *lab.DB) error {
 	request := guardops.NewRequest()
 	var claimed atomic.Int64
 	var fence atomic.Int64
-	storm := load.NewOp("hot key: claim or conflict", func(ctx context.Context, _ int, _ int64) error {
+	storm := load.NewOp(opHotClaim, func(ctx context.Context, _ int, _ int64) error {
 		result, err := guard.Claim(ctx, pool, request, guardops.Lease, guardops.TTL)
 		switch {
 		case err != nil:
@@ -216,6 +219,6 @@ func measureHotKey(ctx context.Context, s *suite.Suite, db *lab.DB) error {
 	if completed.Outcome != guard.Completed {
 		return fmt.Errorf("completing the hot key gave %s", completed.Outcome)
 	}
-	return s.Compare(ctx, condition, s.Seconds(0.8), 1, load.NewOp("hot key: replay",
+	return s.Compare(ctx, condition, s.Seconds(0.8), 1, load.NewOp(opHotReplay,
 		func(ctx context.Context, _ int, _ int64) error { return guardops.Replay(ctx, pool, request) }))
 }

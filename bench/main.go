@@ -44,7 +44,7 @@ func main() {
 	root := &cobra.Command{
 		Use: "bench", Short: "Measure what the guard costs", SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newRun(), newQuick())
+	root.AddCommand(newRun(), newQuick(), newRender(), newCompare())
 	if err := root.ExecuteContext(ctx); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()

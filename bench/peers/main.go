@@ -128,7 +128,7 @@ func target(s *suite.Suite, condition report.Condition) error {
 	if err != nil {
 		return err
 	}
-	name := fmt.Sprintf("a DBOS workflow with one step / claim + complete, p50, %d clients", condition.Clients)
+	name := fmt.Sprintf("a DBOS workflow with one step / claim + complete, p50, clients: %d", condition.Clients)
 	s.AtLeast(name, 5, report.Ratio(dbos, ours, report.P50), "×")
 	return nil
 }

@@ -150,11 +150,20 @@ func (s *Series) each(value func(Repetition) float64) []float64 {
 	return values
 }
 
-// P50 and P99 pick a latency of a repetition.
+// P50 is the median of a repetition.
 func P50(r Repetition) float64 { return r.P50 }
+
+// P95 is the 95th percentile of a repetition.
+func P95(r Repetition) float64 { return r.P95 }
+
+// P999 is the 99.9th percentile of a repetition.
+func P999(r Repetition) float64 { return r.P999 }
 
 // P99 is the 99th percentile of a repetition.
 func P99(r Repetition) float64 { return r.P99 }
+
+// PerSecond is the rate of a repetition.
+func PerSecond(r Repetition) float64 { return r.PerSecond }
 
 // Ratio is the median, over the repetitions, of one operation's value divided
 // by the other's of the same repetition: a disturbance that meets both cancels
@@ -235,7 +244,11 @@ func (r *Result) Write(folder string) error {
 	if err := os.WriteFile(filepath.Join(folder, FileName), append(encoded, '\n'), 0o600); err != nil {
 		return fmt.Errorf("store the results: %w", err)
 	}
-	return nil
+	lines, err := os.Create(filepath.Join(folder, LinesFile)) //nolint:gosec // the caller's own folder
+	if err != nil {
+		return fmt.Errorf("store the benchmark lines: %w", err)
+	}
+	return errors.Join(r.writeLines(lines), lines.Close())
 }
 
 // Read loads a run from its folder or file.
@@ -289,4 +302,15 @@ func (t Target) excess() float64 {
 		return t.Bound / t.Got
 	}
 	return t.Got / t.Bound
+}
+
+// Of lists the series of an experiment, in the order in which they were measured.
+func (r *Result) Of(experiment string) []*Series {
+	var found []*Series
+	for i := range r.Series {
+		if r.Series[i].Experiment == experiment {
+			found = append(found, &r.Series[i])
+		}
+	}
+	return found
 }
