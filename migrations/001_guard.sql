@@ -95,6 +95,29 @@ COMMENT ON COLUMN guard.idempotency_keys.created_at IS
 COMMENT ON COLUMN guard.idempotency_keys.expires_at IS
     'End of the key''s life: from then on a claim starts anew, whether the row was purged or not.';
 
+CREATE TABLE IF NOT EXISTS guard.operator_log (
+    scope  text        NOT NULL,
+    key    text        NOT NULL,
+    fence  bigint      NOT NULL,
+    action text        NOT NULL,
+    actor  text        NOT NULL,
+    reason text        NOT NULL,
+    forced boolean     NOT NULL,
+    at     timestamptz NOT NULL,
+    CONSTRAINT operator_log_pkey PRIMARY KEY (scope, key, fence),
+    CONSTRAINT action_is_known CHECK (action IN ('release', 'resolve'))
+);
+COMMENT ON TABLE guard.operator_log IS
+    'Keys that a person ended: who, when and why. Outlives the keys; nothing deletes from it.';
+COMMENT ON COLUMN guard.operator_log.scope IS 'Who owns the key.';
+COMMENT ON COLUMN guard.operator_log.key IS 'The idempotency key.';
+COMMENT ON COLUMN guard.operator_log.fence IS 'The fence with which the person held the key.';
+COMMENT ON COLUMN guard.operator_log.action IS 'release: freed for a new attempt; resolve: ended with a response.';
+COMMENT ON COLUMN guard.operator_log.actor IS 'Who did it.';
+COMMENT ON COLUMN guard.operator_log.reason IS 'Why, in the actor''s words.';
+COMMENT ON COLUMN guard.operator_log.forced IS 'True when a holder was still at work.';
+COMMENT ON COLUMN guard.operator_log.at IS 'When the key was taken.';
+
 DO $do$
 BEGIN
     IF pg_catalog.to_regtype('guard.result') IS NULL THEN

@@ -296,6 +296,18 @@ COMMENT ON COLUMN payments.refund_result.response_body IS 'As in guard.result.';
 COMMENT ON COLUMN payments.refund_result.retry_after_ms IS 'As in guard.result.';
 COMMENT ON COLUMN payments.refund_result.refund IS 'The refund, where there is one.';
 
+CREATE TYPE payments.operator_result AS (
+    outcome text,
+    fence   bigint,
+    charge  payments.charge_view,
+    refund  payments.refund_view
+);
+COMMENT ON TYPE payments.operator_result IS 'What operator_take answers: one row.';
+COMMENT ON COLUMN payments.operator_result.outcome IS 'taken, held, completed or gone, as guard.operator_take says.';
+COMMENT ON COLUMN payments.operator_result.fence IS 'The person''s fence; null unless taken.';
+COMMENT ON COLUMN payments.operator_result.charge IS 'The charge that the key started, where it has not been ended.';
+COMMENT ON COLUMN payments.operator_result.refund IS 'The refund that the key started, where it has not been ended.';
+
 CREATE TABLE payments.inventory (
     sku        text        PRIMARY KEY CHECK (char_length(sku) BETWEEN 1 AND 128),
     on_hand    bigint      NOT NULL CHECK (on_hand >= 0),

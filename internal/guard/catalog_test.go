@@ -134,6 +134,10 @@ SELECT p.oid::regprocedure::text
 var (
 	forOperators = []string{
 		"guard.schedule_purge(text)", "guard.unschedule_purge()", "guard.distribute()",
+		"guard.operator_take(text,text,text,text,text,boolean,interval)",
+		"guard.operator_list(text,text,text,interval,integer)", "guard.operator_history(text,text)",
+		"payments.operator_take(text,text,text,text,text,boolean,interval)", "payments.order_story(text)",
+		"payments.operator_order(text)", "payments.operator_orders_of(text,text)",
 		"payments.set_stock(text,bigint)", "payments.create_api_key(bytea,text,text)",
 	}
 	// The procedure purge runs as its caller and calls these.

@@ -71,7 +71,7 @@ func TestDistribute(t *testing.T) {
 	} {
 		require.Equal(t, citusCall{function, "", "default", "sequential"}, told[function], "what the others call")
 	}
-	for _, function := range []string{"guard.distribute()", "guard.stats()", "guard.purge_batch(integer,tid,tid,interval)"} {
+	for _, function := range []string{"guard.distribute()", "guard.stats()", "guard.purge_batch(integer,tid,tid,interval)", "guard.operator_history(text,text)"} {
 		require.NotContains(t, told, function, "what stays on the coordinator")
 	}
 

@@ -16,6 +16,7 @@ const (
 	InvalidPurge        = "IK011"
 	PgCronMissing       = "IK012"
 	CitusMissing        = "IK013"
+	InvalidOperation    = "IK014"
 	InvalidCharge       = "IK101"
 	JournalIsAppendOnly = "IK102"
 )
@@ -36,6 +37,7 @@ func SQLStates() map[string]string {
 		InvalidPurge:        "invalid_purge",
 		PgCronMissing:       "pg_cron_missing",
 		CitusMissing:        "citus_missing",
+		InvalidOperation:    "invalid_operation",
 		InvalidCharge:       "invalid_charge",
 		JournalIsAppendOnly: "journal_is_append_only",
 	}

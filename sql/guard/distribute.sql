@@ -37,6 +37,8 @@ BEGIN
          WHERE p.pronamespace = 'guard'::regnamespace
            AND p.prokind = 'f'
            AND ('p_key' = ANY (p.proargnames) OR p.provolatile = 'i')
+           -- A person's calls can run on the coordinator, where their log is.
+           AND p.proname NOT LIKE 'operator\_%'
          ORDER BY p.proname
     LOOP
         IF v_function.by_key THEN

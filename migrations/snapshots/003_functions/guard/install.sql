@@ -20,5 +20,8 @@
 {{ template "guard/schedule_purge.sql" . }}
 {{ template "guard/unschedule_purge.sql" . }}
 {{ template "guard/purge_job.sql" . }}
+{{ template "guard/operator_take.sql" . }}
+{{ template "guard/operator_list.sql" . }}
+{{ template "guard/operator_history.sql" . }}
 {{ template "guard/distribute.sql" . }}
 {{ template "guard/grants.sql" . }}

@@ -22,6 +22,7 @@ BEGIN
         ('IK011', 'invalid_purge', 'a parameter of purge or schedule_purge is out of range'),
         ('IK012', 'pg_cron_missing', 'pg_cron is not in this database; the hint says what to do'),
         ('IK013', 'citus_missing', 'Citus is not in this database; the hint says what to do'),
+        ('IK014', 'invalid_operation', 'a parameter of an operator''s function is out of range'),
         ('IK101', 'invalid_charge', 'a parameter of a payments function is out of range'),
         ('IK102', 'journal_is_append_only', 'the journal refuses UPDATE, DELETE and TRUNCATE');
 END;

@@ -31,6 +31,7 @@ DECLARE
     v_order  payments.orders;
     v_charge payments.charges;
     v_kind   text;
+    v_now    timestamptz;
 BEGIN
     IF p_event IS NULL OR p_event NOT IN (
         'waiting', 'paid', 'finished', 'failed', 'closed', 'refund_partial', 'refund_full', 'refund_failed')
@@ -68,6 +69,10 @@ BEGIN
     END IF;
 
     IF v_kind IS NULL THEN
+        v_now := clock_timestamp();
+        INSERT INTO payments.journal (order_id, charge_id, event, detail, at)
+        VALUES (p_order_id, v_charge.charge_id, 'notified',
+                jsonb_build_object('provider', p_provider, 'event', p_event, 'key', p_event_key), v_now);
         PERFORM payments.apply_event(
             p_order => v_order, p_charge => v_charge, p_event => p_event, p_event_key => p_event_key,
             p_trade_no => p_trade_no, p_refund_id => p_refund_id, p_refunded => p_refunded,

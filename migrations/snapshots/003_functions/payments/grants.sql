@@ -3,7 +3,7 @@
 REVOKE ALL ON ALL TABLES IN SCHEMA payments FROM PUBLIC, payonce_app;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA payments FROM PUBLIC, payonce_app;
 REVOKE USAGE ON TYPE payments.charge_view, payments.charge_result, payments.refund_view, payments.refund_result,
-    payments.due_charge, payments.due_refund, payments.order_item FROM PUBLIC;
+    payments.due_charge, payments.due_refund, payments.order_item, payments.operator_result FROM PUBLIC;
 GRANT USAGE ON TYPE payments.charge_view, payments.charge_result, payments.refund_view, payments.refund_result,
     payments.due_charge, payments.due_refund, payments.order_item
     TO payonce_app;

@@ -39,4 +39,8 @@
 {{ template "payments/get_charge.sql" . }}
 {{ template "payments/get_order.sql" . }}
 {{ template "payments/backlog.sql" . }}
+{{ template "payments/operator_take.sql" . }}
+{{ template "payments/order_story.sql" . }}
+{{ template "payments/operator_order.sql" . }}
+{{ template "payments/operator_orders_of.sql" . }}
 {{ template "payments/grants.sql" . }}
