@@ -10,6 +10,8 @@ const (
 	exitFailed = 1
 	// exitFound: a command that looks for something found it.
 	exitFound = 2
+	// exitRefused: what was asked for is not there, or was not done.
+	exitRefused = 2
 )
 
 // exitError ends the program with a code; a nil error says nothing, since the

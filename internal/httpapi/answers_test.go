@@ -26,6 +26,9 @@ func outcomesInSQL(t *testing.T, folder string) []guard.Outcome {
 	require.NotEmpty(t, paths)
 	found := map[guard.Outcome]bool{}
 	for _, path := range paths {
+		if strings.HasPrefix(filepath.Base(path), "operator_") {
+			continue // told to a person, in no answer to a request
+		}
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, match := range assigned.FindAllStringSubmatch(string(text), -1) {
