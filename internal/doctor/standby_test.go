@@ -3,19 +3,14 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"os/user"
-	"path/filepath"
-	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/payonce/payonce/internal/cluster"
 	"github.com/payonce/payonce/internal/pgtest"
 )
 
@@ -27,7 +22,7 @@ func TestStandbys(t *testing.T) {
 	unattached := codes(t, primary)
 	require.Equal(t, []Code{PgCronAbsent}, unattached)
 
-	one := startStandby(t, primary, "one")
+	one := startStandby(t, server, primary, "one")
 	require.Equal(t, []Code{StandbyAsynchronous, PgCronAbsent}, codes(t, primary))
 	onStandby := codes(t, one)
 	require.Contains(t, onStandby, OnStandby)
@@ -56,7 +51,7 @@ func TestStandbys(t *testing.T) {
 	}
 	run(t, primary, here(`ALTER DATABASE %I RESET synchronous_commit`))
 
-	startStandby(t, primary, "two")
+	startStandby(t, server, primary, "two")
 	synchronous("one", "sync", "async")
 	require.Equal(t, []Code{StandbyAsynchronous, PgCronAbsent}, codes(t, primary))
 	synchronous("FIRST 1 (one, two)", "sync", "potential")
@@ -74,51 +69,26 @@ func TestStandbys(t *testing.T) {
 	synchronous("", "async", "async")
 }
 
-// startStandby makes a streaming standby of a primary and connects to the same
+// startStandby makes a streaming standby of a server and connects to the same
 // database of it.
-func startStandby(t *testing.T, primary *pgx.Conn, name string) *pgx.Conn {
+func startStandby(t *testing.T, server *pgtest.Instance, primary *pgx.Conn, name string) *pgx.Conn {
 	t.Helper()
-	var bin string
-	require.NoError(t, primary.QueryRow(t.Context(), `SELECT setting FROM pg_config WHERE name = 'BINDIR'`).Scan(&bin))
 	dir, err := os.MkdirTemp("", "payonce-standby-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	credential := serverAccount(t, dir)
-	data := filepath.Join(dir, "data")
-	c := primary.Config()
-	upstream := fmt.Sprintf("host=%s port=%d user=%s password=%s application_name=%s", c.Host, c.Port, c.User, c.Password, name)
-
-	copied := exec.CommandContext(t.Context(), filepath.Join(bin, "pg_basebackup"),
-		"-D", data, "-d", upstream, "-R", "-X", "stream", "-c", "fast")
-	copied.Dir, copied.SysProcAttr = dir, &syscall.SysProcAttr{Credential: credential}
-	output, err := copied.CombinedOutput()
-	require.NoError(t, err, "%s", output)
-
-	port := freePort(t)
-	// The arguments of the primary's command line are not in its files.
-	var connections string
-	require.NoError(t, primary.QueryRow(t.Context(), `SELECT current_setting('max_connections')`).Scan(&connections))
-	process := exec.CommandContext(t.Context(), filepath.Join(bin, "postgres"), "-D", data, "-p", strconv.Itoa(port),
-		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections="+connections,
-		"-c", "primary_conninfo="+upstream)
-	process.Dir, process.SysProcAttr = dir, &syscall.SysProcAttr{Credential: credential}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	require.NoError(t, err)
-	process.Stdout, process.Stderr = log, log
-	require.NoError(t, process.Start())
-	t.Cleanup(func() {
-		_ = process.Process.Signal(syscall.SIGQUIT)
-		_ = process.Wait()
-		_ = log.Close()
+	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // PostgreSQL's account has to pass through
+	standby, err := server.Replicate(t.Context(), name, "", cluster.Options{
+		DataDir:  dir,
+		Settings: map[string]string{"max_connections": "300", "shared_preload_libraries": ""},
 	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = standby.Stop(context.WithoutCancel(t.Context())) })
 
-	config := c.Copy()
-	config.Port, config.Fallbacks = uint16(port), nil //nolint:gosec // a port
-	var conn *pgx.Conn
-	require.Eventually(t, func() bool {
-		conn, err = pgx.ConnectConfig(t.Context(), config)
-		return err == nil
-	}, 30*time.Second, 50*time.Millisecond, "the standby did not start")
+	config, err := pgx.ParseConfig(standby.URL())
+	require.NoError(t, err)
+	config.Database = primary.Config().Database
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	require.Eventually(t, func() bool {
 		var streaming bool
@@ -127,29 +97,4 @@ func startStandby(t *testing.T, primary *pgx.Conn, name string) *pgx.Conn {
 		return err == nil && streaming
 	}, 30*time.Second, 20*time.Millisecond, "the standby does not stream")
 	return conn
-}
-
-// serverAccount gives a folder to the account that may run PostgreSQL, which
-// refuses to run as root.
-func serverAccount(t *testing.T, dir string) *syscall.Credential {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	account, err := user.Lookup("postgres")
-	require.NoError(t, err)
-	uid, err := strconv.ParseUint(account.Uid, 10, 32)
-	require.NoError(t, err)
-	gid, err := strconv.ParseUint(account.Gid, 10, 32)
-	require.NoError(t, err)
-	require.NoError(t, os.Chown(dir, int(uid), int(gid)))
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
 }

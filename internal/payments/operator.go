@@ -34,7 +34,7 @@ func (s *Service) TakeByHand(ctx context.Context, o guard.Operation) (ByHand, er
 	var charge chargeColumns
 	var refund refundColumns
 	targets := append([]any{&outcome, &fence}, charge.targets()...)
-	err := s.pool.QueryRow(ctx, operatorTakeSQL, o.Scope, o.Key, o.Action, o.Actor, o.Reason, o.Force).
+	err := s.db.QueryRow(ctx, operatorTakeSQL, o.Scope, o.Key, o.Action, o.Actor, o.Reason, o.Force).
 		Scan(append(targets, refund.targets()...)...)
 	if err != nil {
 		return ByHand{}, fmt.Errorf("take the key over: %w", err)
@@ -62,7 +62,7 @@ func (s *Service) EndByHand(
 	default:
 		return Result{}, errNothingToEnd
 	}
-	a := attempt{movement: work, deadline: s.limits.Deadline, onlyAsk: true}
+	a := attempt{Service: s, movement: work, onlyAsk: true}
 	// Once it is begun it is ended, whatever becomes of the person's terminal.
 	ctx = context.WithoutCancel(ctx)
 	if a.decided() {
