@@ -261,7 +261,7 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
-		conn, err := c.connect(ctx, "postgres")
+		conn, err := c.connect(ctx)
 		if err == nil {
 			return conn.Close(ctx)
 		}
@@ -275,17 +275,18 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	}
 }
 
-func (c *Cluster) connect(ctx context.Context, database string) (*pgx.Conn, error) {
+// connect opens a connection to the database that every server has.
+func (c *Cluster) connect(ctx context.Context) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(c.URL())
 	if err != nil {
 		return nil, fmt.Errorf("read the private cluster's URL: %w", err)
 	}
-	config.Database = database
+	config.Database = "postgres"
 	return pgx.ConnectConfig(ctx, config)
 }
 
 func (c *Cluster) createDatabase(ctx context.Context) error {
-	conn, err := c.connect(ctx, "postgres")
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the private cluster: %w", err)
 	}

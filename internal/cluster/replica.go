@@ -66,7 +66,7 @@ func (c *Cluster) copyFrom(ctx context.Context, name, address string) error {
 // Await makes every commit wait until the named standby has it (name empty: no
 // longer). Only call it while that standby streams: without it nothing commits.
 func (c *Cluster) Await(ctx context.Context, name string) error {
-	conn, err := c.connect(ctx, "postgres")
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the primary: %w", err)
 	}
@@ -93,7 +93,7 @@ func (c *Cluster) Await(ctx context.Context, name string) error {
 
 // Promote makes a standby a primary.
 func (c *Cluster) Promote(ctx context.Context) error {
-	conn, err := c.connect(ctx, "postgres")
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the standby: %w", err)
 	}
