@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what `make test` needs beside Go: PostgreSQL with the extensions that
 # the tests use, PgBouncer, Redis (for the benchmark), the drivers of the SQL
-# examples, and PostgreSQL 16 to 18. On Debian and Ubuntu from their packages, with root or sudo; elsewhere
+# examples, Stripe's fake of its API, and PostgreSQL 16 to 18. On Debian and Ubuntu from their packages, with root or sudo; elsewhere
 # a test that misses something says what.
 set -eu
 cd "$(dirname "$0")/.."
@@ -33,3 +33,4 @@ if command -v dpkg >/dev/null 2>&1; then
 fi
 scripts/fetch-postgres.sh
 scripts/node-driver.sh >/dev/null
+scripts/stripe-mock.sh >/dev/null

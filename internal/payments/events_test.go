@@ -50,6 +50,21 @@ var twoctwopEvents = map[string]string{
 	"closed":  `SELECT payments.apply_notification('2c2p', 'webhook:2c2p:' || $1 || ':1:0003', 'closed', $1, '1', 1000, 'CNY', NULL, NULL, NULL, '0003')`,
 }
 
+// stripeEvents are those of Stripe: it numbers its events, tells each refund of
+// ours as it is made and as it ends, and the total of the charge. Its events of
+// an intent that waits, failed or was cancelled are of no effect and come here
+// as what they might be taken for.
+var stripeEvents = map[string]string{
+	"answer":      `SELECT test.answer($1)`,
+	"paid":        `SELECT payments.apply_notification('stripe', 'webhook:stripe:evt_' || $1, 'paid', $1, 't', 1000, 'CNY', NULL, NULL, NULL, NULL)`,
+	"failed":      `SELECT payments.apply_notification('stripe', 'webhook:stripe:evt_f' || $1, 'failed', $1, 't', 1000, 'CNY', NULL, NULL, NULL, 'card_declined')`,
+	"closed":      `SELECT payments.apply_notification('stripe', 'webhook:stripe:evt_c' || $1, 'closed', $1, 't', 1000, 'CNY', NULL, NULL, NULL, NULL)`,
+	"partial":     `SELECT payments.apply_notification('stripe', 'webhook:stripe:evt_r1' || $1, 'refund_partial', $1, 't', 1000, 'CNY', $1 || '-r1', 500, NULL, NULL)`,
+	"part so far": `SELECT payments.apply_notification('stripe', 'webhook:stripe:evt_c1' || $1, 'refund_partial', $1, 't', 1000, 'CNY', NULL, NULL, 500, NULL)`,
+	"full":        `SELECT payments.apply_notification('stripe', 'webhook:stripe:evt_c2' || $1, 'refund_full', $1, 't', 1000, 'CNY', NULL, NULL, 1000, NULL)`,
+	"refused":     `SELECT payments.apply_notification('stripe', 'webhook:stripe:evt_r3' || $1, 'refund_failed', $1, 't', 1000, 'CNY', $1 || '-r3', 300, NULL, 'failed')`,
+}
+
 // lives are what happens to orders, for each provider in its own events, and
 // how all of it ends.
 var lives = []struct {
@@ -70,6 +85,11 @@ var lives = []struct {
 	{"2c2p", twoctwopEvents, "paid", [][]string{
 		{"answer", "paid", "paid", "waiting", "failed", "closed"},
 		{"answer", "paid", "settled", "failed", "failed"},
+	}},
+	{"stripe", stripeEvents, "refunded", [][]string{
+		{"answer", "paid", "paid", "failed", "closed", "partial", "full"},
+		{"answer", "paid", "paid", "part so far", "partial", "full"},
+		{"answer", "paid", "refused", "partial", "full"},
 	}},
 }
 
@@ -190,7 +210,7 @@ func TestEveryOrderOfEventsEndsTheSame(t *testing.T) {
 	close(orders)
 	workers.Wait()
 	t.Logf("%d orders of events", count)
-	require.Equal(t, 2520+2520+720+360+720+360+60, count)
+	require.Equal(t, 2520+2520+720+360+720+360+60+2520+360+120, count)
 
 	for _, of := range lives {
 		var elsewhere int
