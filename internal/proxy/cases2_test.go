@@ -59,6 +59,30 @@ func doubtCases() map[string]conformance {
 				{path: "/fast/idempotent", want: isMade}, {path: "/fast/idempotent", want: isReplay},
 			},
 		},
+		"what is in doubt stays so when the next answer would release": {
+			upstream: []reaction{lost, {raw: http11(429, "", "slow down")}, lost, made}, runs: 4,
+			steps: []step{
+				{path: "/idempotent", want: firstLost}, {path: "/idempotent", want: want{status: 429, body: "slow down"}},
+				{path: "/idempotent", body: "other", want: reused}, {path: "/idempotent", want: firstLost},
+				{path: "/idempotent", want: isMade}, {path: "/idempotent", want: isReplay},
+			},
+			check: func(t *testing.T, got []seen) {
+				require.NotContains(t, got[0].header, "Idempotency-Recovered")
+				for _, later := range got[1:] {
+					require.Equal(t, "true", later.header.Get("Idempotency-Recovered"))
+				}
+			},
+		},
+		"what is in doubt stays so when a cut would release": {
+			upstream: []reaction{{raw: http11(500, "", "")}, lost, made}, runs: 3,
+			steps: []step{
+				{path: "/ends/idempotent", want: firstLost}, {path: "/ends/idempotent", want: firstLost},
+				{path: "/ends/idempotent", want: isMade},
+			},
+			check: func(t *testing.T, got []seen) {
+				require.Equal(t, "true", got[2].header.Get("Idempotency-Recovered"))
+			},
+		},
 		"FF-05 the holder died at work": {
 			upstream: []reaction{held}, runs: 1,
 			steps: []step{{background: true}, {operator: "lapse"}, {want: unknown}, {want: unknown}},

@@ -306,7 +306,7 @@ func endCases() map[string]conformance {
 	cases := map[string]conformance{
 		"429 releases":                  released("/pay", reaction{raw: http11(429, "Retry-After: 7\r\n", "slow down")}, want{status: 429, body: "slow down", header: map[string]string{"Retry-After": "7"}}),
 		"503 with Retry-After releases": released("/pay", later, want{status: 503, body: "busy", header: map[string]string{"Retry-After": "7"}}),
-		"408 releases":                  released("/pay", status(408), want{status: 408, body: "as it is"}),
+		"408":                           doubt("/pay", status(408), 502),
 		"425 releases":                  released("/pay", status(425), want{status: 425, body: "as it is"}),
 		"503 without Retry-After":       doubt("/pay", status(503), 502),
 		"502":                           doubt("/pay", status(502), 502),

@@ -65,8 +65,14 @@ func (x *exchange) complete(answer guard.Response) (guard.Result, error) {
 	return result, err
 }
 
-// release frees the key: the work was surely not done.
+// release frees the key: this request surely did no work. Where an earlier one
+// may have, the key stays in doubt: freed, it would be claimed as if new, and
+// the upstream no longer told to check first.
 func (x *exchange) release() {
+	if x.claim.Recovered {
+		x.abandon()
+		return
+	}
 	x.info.Outcome = "released"
 	x.finish("release", guard.Release)
 }

@@ -198,6 +198,7 @@ routes:
   - {path: /fixed, scope: "fixed:all"}
   - {path: /headers, store_headers: [x-cost, Cache-Control]}
   - {path: /short, lease: 1s}
+  - {path: /ends/idempotent, upstream_idempotent: true, ends: {"500": in_doubt, cut: release}}
   - path: /ends
     timeout: 300ms
     ends: {"500": in_doubt, 4xx: release, "404": store, "503": store, cut: release, timeout: release}

@@ -179,7 +179,7 @@ func (x *exchange) failed(w http.ResponseWriter, _ *http.Request, err error) {
 	case late:
 		name = timeout
 	}
-	if x.rule.breakMeans(name) == Release {
+	if x.rule.breakMeans(name) == Release && !x.claim.Recovered {
 		x.release()
 		httpguard.RetryAfter(w, time.Second)
 		httpguard.WriteProblem(w, upstreamUnavailable.Problem())

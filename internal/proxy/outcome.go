@@ -47,7 +47,7 @@ type end struct {
 // counts. What counts is whether the work can have been done, which a status
 // class alone does not tell.
 var ends = []end{
-	{"408", is(http.StatusRequestTimeout), Release},
+	{"408", is(http.StatusRequestTimeout), InDoubt},
 	{"425", is(http.StatusTooEarly), Release},
 	{"429", is(http.StatusTooManyRequests), Release},
 	{"2xx", class(2), Store},
