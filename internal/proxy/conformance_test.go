@@ -206,7 +206,11 @@ routes:
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	s := newSetup(t, routes)
+	newSetup(t, routes).conform(t)
+}
+
+func (s *setup) conform(t *testing.T) {
+	t.Helper()
 	for _, cases := range []map[string]conformance{
 		keyCases(), scopeCases(), fingerprintCases(), replayCases(), endCases(), doubtCases(), sizeCases(), protocolCases(),
 	} {

@@ -140,40 +140,47 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type setup struct {
 	t        *testing.T
 	upstream *upstream
-	proxy    *httptest.Server
+	db       *pgtest.DB
 	owner    *pgxpool.Pool
 	client   *http.Client
+	// url and address are the proxy's.
+	url, address string
+	// handler is nil where the proxy is a process of its own.
+	handler *proxy.Proxy
 }
 
+// newSetup has the handler in this process, which the race detector sees.
 func newSetup(t *testing.T, routes string) *setup {
 	t.Helper()
-	config, err := proxy.ParseConfig([]byte(routes))
-	require.NoError(t, err)
-	db := pgtest.New(t)
-	owner, err := pgxpool.New(t.Context(), db.URL)
-	require.NoError(t, err)
-	t.Cleanup(owner.Close)
-	pool, err := postgres.Open(t.Context(), db.AppURL, guard.Statements()...)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	s := &setup{t: t, upstream: newUpstream(t), owner: owner}
-	s.proxy = serveProxy(t, s.upstream.server.URL, config, pool)
-	s.client = newClient(t)
+	s := newService(t)
+	s.serve(s.upstream.server.URL, routes, slog.New(slog.DiscardHandler))
 	return s
 }
 
-func serveProxy(t *testing.T, upstreamURL string, config proxy.Config, pool *pgxpool.Pool) *httptest.Server {
+// newService is a setup without a proxy.
+func newService(t *testing.T) *setup {
 	t.Helper()
+	s := &setup{t: t, upstream: newUpstream(t), db: pgtest.New(t), client: newClient(t)}
+	s.owner = s.db.Pool(t)
+	return s
+}
+
+func (s *setup) serve(upstreamURL, routes string, log *slog.Logger) {
+	s.t.Helper()
+	config, err := proxy.ParseConfig([]byte(routes))
+	require.NoError(s.t, err)
+	pool, err := postgres.Open(s.t.Context(), s.db.AppURL, guard.Statements()...)
+	require.NoError(s.t, err)
+	s.t.Cleanup(pool.Close)
 	target, err := url.Parse(upstreamURL)
-	require.NoError(t, err)
-	handler, err := proxy.New(proxy.Options{
-		Upstream: target, Config: config, Connections: proxy.DefaultConnections(), Pool: pool,
-		Log: slog.New(slog.DiscardHandler),
+	require.NoError(s.t, err)
+	s.handler, err = proxy.New(proxy.Options{
+		Upstream: target, Config: config, Connections: proxy.DefaultConnections(), Pool: pool, Log: log,
 	})
-	require.NoError(t, err)
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server
+	require.NoError(s.t, err)
+	server := httptest.NewServer(s.handler)
+	s.t.Cleanup(server.Close)
+	s.url, s.address = server.URL, server.Listener.Addr().String()
 }
 
 // newClient does nothing on its own: it follows no redirect, unpacks no body,
@@ -217,7 +224,7 @@ func readAll(response *http.Response) answer {
 
 // rawRequest writes text to the proxy as it is, and reads the answers.
 func (s *setup) rawRequest(ctx context.Context, text string, method string) (answer, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.proxy.Listener.Addr().String())
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.address)
 	if err != nil {
 		return answer{}, err
 	}
@@ -244,7 +251,7 @@ func (s *setup) rawRequest(ctx context.Context, text string, method string) (ans
 }
 
 func (s *setup) send(ctx context.Context, name, method, path, body string, header http.Header) (answer, error) {
-	request, err := http.NewRequestWithContext(ctx, method, s.proxy.URL+path, bytes.NewBufferString(body))
+	request, err := http.NewRequestWithContext(ctx, method, s.url+path, bytes.NewBufferString(body))
 	if err != nil {
 		return answer{}, err
 	}
