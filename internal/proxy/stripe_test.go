@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -19,10 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	stripe "github.com/stripe/stripe-go/v82"
 
-	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/pgtest"
-	"github.com/payonce/payonce/internal/postgres"
-	"github.com/payonce/payonce/internal/proxy"
 )
 
 // stripeMock starts Stripe's own fake of its API, as it comes.
@@ -136,11 +134,9 @@ func TestStripeClientThroughTheProxy(t *testing.T) {
 	service := &counted{service: httputil.NewSingleHostReverseProxy(stripeMock(t)), chance: random, work: map[string]int{}}
 	upstream := httptest.NewServer(service)
 	t.Cleanup(upstream.Close)
-	pool, err := postgres.Open(t.Context(), pgtest.New(t).AppURL, guard.Statements()...)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	front := serveProxy(t, upstream.URL, proxy.DefaultConfig(), pool)
-	address, lost := badNetwork(t, front.Listener.Addr().String(), random)
+	s := &setup{t: t, db: pgtest.New(t)}
+	s.serve(upstream.URL, "", slog.New(slog.DiscardHandler))
+	address, lost := badNetwork(t, s.address, random)
 
 	transport := &http.Transport{DisableKeepAlives: true}
 	backends := stripe.NewBackendsWithConfig(&stripe.BackendConfig{
