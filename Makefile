@@ -46,7 +46,7 @@ quickstart: ## Run the README's quick start from a clean clone and compare
 .PHONY: bench
 bench: ## Measure what the guard costs, in ten minutes, and write docs/benchmarks.md
 	@scripts/install-test-needs.sh
-	go run ./bench run --out bench/results
+	go run ./bench run --scale 0.85 --out bench/results
 	go run ./bench render
 
 .PHONY: bench-quick
