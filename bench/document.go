@@ -28,6 +28,7 @@ type document struct {
 	Facts     []fact
 	HTTP      []httpRow
 	Added     []addedRow
+	Proxy     []proxyRow
 	Floor     []floorRow
 	Peers     []peerRow
 	Growth    []growthRow
@@ -51,6 +52,11 @@ type (
 		Plain50, Guarded50, AddedP50            string
 		Plain99, Guarded99, AddedP99, AddedP999 string
 	}
+	proxyRow struct {
+		latencyRow
+		Clients            int
+		AddedP50, AddedP99 string
+	}
 	floorRow struct {
 		Clients                                               int
 		Operation, P50, P99, PerSecond, Ratio, To, WAL, Pages string
@@ -68,7 +74,7 @@ type (
 // a path from the repository's root.
 func writeDocument(w io.Writer, r *report.Result, folder string) error {
 	d := &document{Started: r.Started, Took: r.Took, Folder: folder, Facts: facts(r)}
-	err := errors.Join(d.http(r), d.floor(r), d.peers(r), d.growth(r), d.purge(r))
+	err := errors.Join(d.http(r), d.proxy(r), d.floor(r), d.peers(r), d.growth(r), d.purge(r))
 	if err != nil {
 		return err
 	}
@@ -149,6 +155,29 @@ func (d *document) httpRows(r *report.Result, condition report.Condition, plain 
 			row.AddedP99 = ms(report.Added(series, plain, report.P99))
 		}
 		d.HTTP = append(d.HTTP, row)
+	}
+	return nil
+}
+
+// proxy is empty for a run that did not measure it.
+func (d *document) proxy(r *report.Result) error {
+	for _, n := range proxyClients {
+		plain, err := r.Find(proxyCondition(n), opProxyOff)
+		if err != nil {
+			return nil //nolint:nilerr // runs from before have no such part
+		}
+		for _, operation := range []string{opProxyOff, opProxyNewKey, opProxyReplay} {
+			series, err := r.Find(proxyCondition(n), operation)
+			if err != nil {
+				return err
+			}
+			row := proxyRow{latencyRow: rowOf(series), Clients: n}
+			if operation != opProxyOff {
+				row.AddedP50 = ms(report.Added(series, plain, report.P50))
+				row.AddedP99 = ms(report.Added(series, plain, report.P99))
+			}
+			d.Proxy = append(d.Proxy, row)
+		}
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ type experiment struct {
 func experiments() []experiment {
 	return []experiment{
 		{"http", "the charge handler with and without the guard", measureHTTP},
+		{"proxy", "a pass through payonce proxy with and without the guard", measureProxy},
 		{"floor", "the guard's calls against the least that a durable table can do", measureFloor},
 		{"peers", "the textbook's SQL, Redis, DBOS and River", measurePeers},
 		{"growth", "tables of ten thousand to ten million keys; one key that all want", measureGrowth},

@@ -35,6 +35,8 @@ func quickBounds() []bound {
 		{http, opReplay, opUnguarded, 5},
 		{http, opConflict, opUnguarded, 5},
 		{http, opMismatch, opUnguarded, 5},
+		{proxyCondition(8), opProxyNewKey, opProxyOff, 40},
+		{proxyCondition(8), opProxyReplay, opProxyOff, 20},
 		{floor, opClaim, opInsert, 8},
 		{floor, opPair, opInsertUpdate, 8},
 		{floor, opSQLReplay, opSelect, 8},

@@ -28,9 +28,11 @@ func stripeMock(t *testing.T) *url.URL {
 	t.Helper()
 	path, err := exec.CommandContext(t.Context(), "../../scripts/stripe-mock.sh").Output()
 	require.NoError(t, err, "scripts/stripe-mock.sh builds stripe-mock with go install")
-	command := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), "-http-addr", "127.0.0.1:0", "-strict-version-check=false")
+	command := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), "-http-addr", "127.0.0.1:0", "-https-addr", "127.0.0.1:0",
+		"-strict-version-check=false")
 	output, err := command.StdoutPipe()
 	require.NoError(t, err)
+	command.Stderr = t.Output()
 	require.NoError(t, command.Start())
 	t.Cleanup(func() {
 		_ = command.Process.Kill()
@@ -39,6 +41,7 @@ func stripeMock(t *testing.T) *url.URL {
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
 		if _, address, ok := strings.Cut(lines.Text(), "Listening for HTTP at address: "); ok {
+			go func() { _, _ = io.Copy(io.Discard, output) }()
 			return &url.URL{Scheme: "http", Host: address}
 		}
 	}
@@ -131,7 +134,9 @@ func TestStripeClientThroughTheProxy(t *testing.T) {
 	t.Parallel()
 	const seed = 20261207
 	random := &chance{source: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // repeatable is what is wanted
-	service := &counted{service: httputil.NewSingleHostReverseProxy(stripeMock(t)), chance: random, work: map[string]int{}}
+	toMock := httputil.NewSingleHostReverseProxy(stripeMock(t))
+	toMock.Transport = &http.Transport{} // of its own: no connection to what had the port before
+	service := &counted{service: toMock, chance: random, work: map[string]int{}}
 	upstream := httptest.NewServer(service)
 	t.Cleanup(upstream.Close)
 	s := &setup{t: t, db: pgtest.New(t)}

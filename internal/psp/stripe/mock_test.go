@@ -23,12 +23,13 @@ import (
 // intent was refused before and is of no order; a new one, and one that is read,
 // are made one of order-1 that nobody has tried.
 type seen struct {
+	next  http.Transport // of its own: no connection to what had the port before
 	mu    sync.Mutex
 	calls []string
 }
 
 func (s *seen) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := http.DefaultTransport.RoundTrip(request)
+	response, err := s.next.RoundTrip(request)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // a transport hands the error on as it is
 	}
@@ -73,9 +74,11 @@ func stripeMock(t *testing.T) string {
 	t.Helper()
 	path, err := exec.CommandContext(t.Context(), "../../../scripts/stripe-mock.sh").Output()
 	require.NoError(t, err, "scripts/stripe-mock.sh builds stripe-mock with go install")
-	command := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), "-http-addr", "127.0.0.1:0", "-strict-version-check=false")
+	command := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), "-http-addr", "127.0.0.1:0", "-https-addr", "127.0.0.1:0",
+		"-strict-version-check=false")
 	output, err := command.StdoutPipe()
 	require.NoError(t, err)
+	command.Stderr = t.Output()
 	require.NoError(t, command.Start())
 	t.Cleanup(func() {
 		_ = command.Process.Kill()
@@ -84,6 +87,7 @@ func stripeMock(t *testing.T) string {
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
 		if _, address, ok := strings.Cut(lines.Text(), "Listening for HTTP at address: "); ok {
+			go func() { _, _ = io.Copy(io.Discard, output) }()
 			return "http://" + address
 		}
 	}
