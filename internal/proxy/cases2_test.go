@@ -87,6 +87,14 @@ func doubtCases() map[string]conformance {
 			upstream: []reaction{held}, runs: 1,
 			steps: []step{{background: true}, {operator: "lapse"}, {want: unknown}, {want: unknown}},
 		},
+		"FF-07 work longer than the lease keeps its key": {
+			upstream: []reaction{held}, runs: 1,
+			steps: []step{
+				{path: "/short", background: true}, {operator: "outlast"},
+				{path: "/short", want: want{status: 409, code: "key_in_progress"}},
+				{letGo: true}, {collect: true, want: isMade}, {path: "/short", want: isReplay},
+			},
+		},
 		"FF-07 a late holder's answer stands when nobody else worked": {
 			upstream: []reaction{held}, runs: 1,
 			steps: []step{
@@ -266,6 +274,16 @@ func protocolCases() map[string]conformance {
 				with(post("Content-Length: 4\r\n", "body"), isReplay),
 			},
 			check: func(t *testing.T, got []seen) { require.Equal(t, "body", got[0].body) },
+		},
+		"a body that ends too early does not use the key up": {
+			upstream: []reaction{made}, runs: 1,
+			steps: []step{
+				{
+					raw:  "POST /pay HTTP/1.1\r\nHost: shop\r\nIdempotency-Key: KEY\r\nX-Case: KEY\r\nContent-Length: 8\r\n\r\nbody",
+					done: true, want: want{status: 400, code: "body_malformed"},
+				},
+				{body: "whole", want: isMade},
+			},
 		},
 		"smuggling: two lengths":              malformed(400, "Content-Length: 4\r\nContent-Length: 5\r\n", "body"),
 		"smuggling: a length with a sign":     malformed(400, "Content-Length: +4\r\n", "body"),

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -26,6 +27,7 @@ func TestCommand(t *testing.T) {
 		"conformance":                    conformanceOfCommand,
 		"keys resolve ends what is lost": resolveByHand,
 		"stop":                           stopCommand,
+		"FF-04 FF-05 kill -9":            killCommand,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -179,4 +181,23 @@ func stopCommand(t *testing.T, program string) {
 			require.Equal(t, c.outcome, state)
 		})
 	}
+}
+
+// A proxy that dies leaves its key in doubt when the lease is over.
+func killCommand(t *testing.T, program string) {
+	s := newService(t)
+	it := s.start(program, s.upstream.server.URL, routes)
+	s.upstream.plan("killed", []reaction{{raw: made.raw, hold: true}})
+	defer s.upstream.letGo("killed")
+	go func() { _, _ = s.perform(context.WithoutCancel(t.Context()), "killed", step{path: "/short"}) }()
+	<-s.upstream.arrived("killed")
+	require.NoError(t, it.command.Process.Kill())
+	s.start(program, s.upstream.server.URL, routes)
+	require.Eventually(t, func() bool {
+		got, err := s.perform(t.Context(), "killed", step{path: "/short"})
+		require.NoError(t, err)
+		require.Equal(t, http.StatusConflict, got.status)
+		return got.code() == "outcome_unknown"
+	}, patience, 50*time.Millisecond, "when the lease has ended")
+	require.Len(t, s.upstream.requests("killed"), 1)
 }

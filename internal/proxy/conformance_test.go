@@ -18,6 +18,8 @@ type step struct {
 	header http.Header
 	// raw is sent to the socket instead; KEY in it stands for the case's name.
 	raw string
+	// done: after raw, the client sends no more.
+	done bool
 
 	// background: the answer is looked at in the step that has collect.
 	background, collect bool
@@ -128,7 +130,7 @@ func (s *setup) perform(ctx context.Context, name string, step step) (answer, er
 	if step.raw != "" {
 		text := strings.ReplaceAll(step.raw, "KEY", name)
 		method, _, _ := strings.Cut(text, " ")
-		return s.rawRequest(ctx, text, method)
+		return s.rawRequest(ctx, text, method, step.done)
 	}
 	method, path := step.method, step.path
 	if method == "" {

@@ -222,8 +222,9 @@ func readAll(response *http.Response) answer {
 	}
 }
 
-// rawRequest writes text to the proxy as it is, and reads the answers.
-func (s *setup) rawRequest(ctx context.Context, text string, method string) (answer, error) {
+// rawRequest writes text to the proxy as it is, and reads the answers. A
+// client that is done sends no more.
+func (s *setup) rawRequest(ctx context.Context, text, method string, done bool) (answer, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.address)
 	if err != nil {
 		return answer{}, err
@@ -232,6 +233,11 @@ func (s *setup) rawRequest(ctx context.Context, text string, method string) (ans
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(conn, text); err != nil {
 		return answer{}, err
+	}
+	if done {
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil { //nolint:forcetypeassert // dialled so
+			return answer{}, err
+		}
 	}
 	reader := bufio.NewReader(conn)
 	var early []int
@@ -288,6 +294,9 @@ func (s *setup) operate(name, what string) {
 		_, err = guard.Release(ctx, s.owner, holder)
 	case "complete":
 		_, err = guard.Complete(ctx, s.owner, holder, guard.Response{Status: 201, Body: []byte("found out")})
+	case "outlast":
+		// Longer than the lease of /short: only its extension can keep the key.
+		time.Sleep(1500 * time.Millisecond)
 	case "lapse":
 		_, err = s.owner.Exec(ctx, `UPDATE guard.idempotency_keys SET lease_until = clock_timestamp() WHERE key = $1`, name)
 	case "expire":

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -61,6 +62,14 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	// Counted before: what the kernel took in part was sent, too.
 	c.written.Add(int64(len(p)))
 	return c.Conn.Write(p) //nolint:wrapcheck // the transport looks at it
+}
+
+// CloseWrite passes on that a client of an upgraded connection sends no more.
+func (c *countedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite() //nolint:wrapcheck // the reverse proxy looks at it
+	}
+	return errors.ErrUnsupported
 }
 
 // sentWatch tells whether a request left for the upstream.
