@@ -11,6 +11,11 @@ help: ## Show this help
 run: ## Start database, PSP simulator and server, and print a curl line to try
 	@scripts/run.sh
 
+.PHONY: demo
+demo: ## Show in a minute what happens without the guard, and with it
+	@scripts/install-test-needs.sh
+	go run ./cmd/payonce demo
+
 .PHONY: test
 test: ## Run all tests, with the race detector, on whatever PostgreSQL there is
 	@scripts/install-test-needs.sh

@@ -39,6 +39,6 @@ PAYONCE_DATABASE_URL.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
 	}
 	root.AddCommand(newServe(), newDev(), newMigrate(), newSQL(), newAPIKey(), newReconcile(), newProxy(), newDoctor(),
-		newKeys(), newOrders())
+		newKeys(), newOrders(), newDemo(), newUnguarded())
 	return root
 }

@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/payonce/payonce/internal/childproc"
 )
 
 const (
@@ -247,7 +249,7 @@ func (c *Cluster) launchOn(ctx context.Context) error {
 	c.process.Stdout, c.process.Stderr = log, log
 	c.account.apply(c.process)
 	c.exited = make(chan struct{})
-	if err := startBound(c.process, c.exited); err != nil {
+	if err := childproc.Start(c.process, syscall.SIGINT, c.exited); err != nil {
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
 	if err := c.awaitReady(ctx); err != nil {

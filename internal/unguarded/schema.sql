@@ -10,5 +10,15 @@ CREATE TABLE IF NOT EXISTS unguarded.orders (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 80);
+CREATE TABLE IF NOT EXISTS unguarded.carts (
+    reference text   NOT NULL,
+    sku       text   NOT NULL,
+    quantity  bigint NOT NULL CHECK (quantity > 0),
+    PRIMARY KEY (reference, sku)
+);
+CREATE TABLE IF NOT EXISTS unguarded.inventory (
+    sku     text   PRIMARY KEY,
+    on_hand bigint NOT NULL
+);
 GRANT USAGE ON SCHEMA unguarded TO payonce_app;
-GRANT SELECT, INSERT, UPDATE ON unguarded.orders TO payonce_app;
+GRANT SELECT, INSERT, UPDATE ON unguarded.orders, unguarded.carts, unguarded.inventory TO payonce_app;

@@ -38,8 +38,9 @@ var schema string
 const (
 	insertOrderSQL = `INSERT INTO unguarded.orders (order_id, reference, provider, amount, currency, status)
 VALUES ($1::text, $2::text, $3::text, $4::bigint, $5::text, 'processing') RETURNING created_at`
+	// A notification may have been faster.
 	updateOrderSQL = `UPDATE unguarded.orders SET status = $2::text, trade_no = $3::text, updated_at = clock_timestamp()
- WHERE order_id = $1::text`
+ WHERE order_id = $1::text AND status = 'processing'`
 )
 
 // Statements lists the statements of the handler, the one before the provider
@@ -77,16 +78,17 @@ func New(pool *pgxpool.Pool, providers ...psp.Provider) http.Handler {
 type charge struct {
 	// OrderID is in a request what the client calls the order, and in a
 	// response the number under which it was charged.
-	OrderID   string    `json:"order_id"`
-	Provider  string    `json:"provider"`
-	Amount    int64     `json:"amount"`
-	Currency  string    `json:"currency"`
-	Method    string    `json:"method,omitempty"`
-	Subject   string    `json:"subject,omitempty"`
-	ChargeID  string    `json:"charge_id,omitempty"`
-	Status    string    `json:"status,omitempty"`
-	TradeNo   string    `json:"trade_no,omitempty"`
-	CreatedAt time.Time `json:"created_at,omitzero"`
+	OrderID       string    `json:"order_id"`
+	Provider      string    `json:"provider"`
+	Amount        int64     `json:"amount"`
+	Currency      string    `json:"currency"`
+	Method        string    `json:"method,omitempty"`
+	PaymentMethod string    `json:"payment_method,omitempty"`
+	Subject       string    `json:"subject,omitempty"`
+	ChargeID      string    `json:"charge_id,omitempty"`
+	Status        string    `json:"status,omitempty"`
+	TradeNo       string    `json:"trade_no,omitempty"`
+	CreatedAt     time.Time `json:"created_at,omitzero"`
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -112,6 +114,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request := psp.ChargeRequest{
 		OrderID: orderID, Attempt: 1, Money: money.Money{Amount: c.Amount, Currency: c.Currency},
 		Subject: c.Subject, Method: c.Method,
+	}
+	if c.PaymentMethod != "" {
+		request.Fields = map[string]string{"payment_method": c.PaymentMethod}
 	}
 	if err := provider.Validate(request); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

@@ -1,0 +1,2 @@
+// Package childproc starts processes that do not outlive this program.
+package childproc
