@@ -192,7 +192,10 @@ func TestFF05_DatabaseStaysAwayAfterTheCharge(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t, pgtest.Durable())
 	db := server.New(t)
-	h := setupOn(t, db.URL, db.AppURL, afterwards(server.Kill))
+	h := setupOn(t, db.URL, db.AppURL, afterwards(func() {
+		server.Kill()
+		time.Sleep(300 * time.Millisecond) // backends notice a moment later that their postmaster is gone
+	}))
 	got := h.charge("k1", chargeBody("order-1", 1000))
 	require.Equal(t, http.StatusGatewayTimeout, got.status, got.body)
 	require.Equal(t, "outcome_unknown", got.field(t, "code"))
