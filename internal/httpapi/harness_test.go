@@ -150,7 +150,7 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 	h.service, h.pool = service, pool
 	h.reconciler = reconcile.New(service, httpapi.StoredCharge, httpapi.StoredRefund, log)
 	h.handler = httpapi.New(service, payments.NewAPIKeys(pool), log)
-	api.Config.Handler = h.handler
+	api.Config.Handler = conforming(t, h.handler)
 	api.Start()
 	t.Cleanup(api.Close)
 	return h

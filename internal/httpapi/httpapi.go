@@ -29,6 +29,11 @@ type API struct {
 // New makes the handler of the payment API.
 func New(service *payments.Service, apiKeys *payments.APIKeys, log *slog.Logger) *API {
 	api := &API{payments: service, apiKeys: apiKeys, log: log}
+	api.handler = httpguard.Observed(log, api.routes())
+	return api
+}
+
+func (api *API) routes() *mux.Router {
 	router := mux.NewRouter().SkipClean(true)
 	router.HandleFunc("/v1/charges", api.postCharge).Methods(http.MethodPost)
 	router.HandleFunc("/v1/charges/{id}", api.getCharge).Methods(http.MethodGet, http.MethodHead)
@@ -38,6 +43,7 @@ func New(service *payments.Service, apiKeys *payments.APIKeys, log *slog.Logger)
 	router.HandleFunc("/webhooks/{provider}", api.postWebhook).Methods(http.MethodPost)
 	router.HandleFunc("/healthz", api.healthz).Methods(http.MethodGet, http.MethodHead)
 	router.HandleFunc("/readyz", api.readyz).Methods(http.MethodGet, http.MethodHead)
+	router.HandleFunc("/openapi.yaml", api.getOpenAPI).Methods(http.MethodGet, http.MethodHead)
 	router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		httpguard.WriteProblem(w, httpguard.NotFound.Problem())
 	})
@@ -45,8 +51,7 @@ func New(service *payments.Service, apiKeys *payments.APIKeys, log *slog.Logger)
 		w.Header().Set("Allow", strings.Join(allowed(router, r), ", "))
 		httpguard.WriteProblem(w, httpguard.MethodNotAllowed.Problem())
 	})
-	api.handler = httpguard.Observed(log, router)
-	return api
+	return router
 }
 
 // ServeHTTP answers one request.
