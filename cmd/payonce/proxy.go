@@ -56,7 +56,7 @@ func (s *proxySettings) proxyFlags(flags *pflag.FlagSet) {
 	s.listenerFlags(flags)
 	flags.StringVar(&s.upstream, "upstream", "", "URL of the service: scheme, host and perhaps a path in front of every path")
 	flags.StringVar(&s.routes, "routes", "", "routes file; empty: every request that may change something needs a key")
-	flags.StringVar(&s.probeListen, "probe-listen", "", "address of /healthz and /readyz; empty: none")
+	flags.StringVar(&s.probeListen, "probe-listen", "", "address of /healthz, /readyz and /metrics; empty: none")
 	limits := proxy.DefaultConnections()
 	flags.DurationVar(&s.connections.Dial, "upstream-dial", limits.Dial, "bound on connecting to the service")
 	flags.DurationVar(&s.connections.Idle, "upstream-idle", limits.Idle,

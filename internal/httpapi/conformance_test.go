@@ -44,7 +44,7 @@ var description = sync.OnceValues(func() (described, error) {
 		return described{}, err
 	}
 	made, errs := validator.NewValidator(document, config.WithStrictMode(), config.WithFormatAssertions(),
-		config.WithStrictIgnorePaths("$.body.**"))
+		config.WithStrictIgnorePaths("$.body.**"), config.WithStrictIgnoredHeadersExtra("Content-Encoding"))
 	return described{validator: made, model: &model.Model}, errors.Join(errs...)
 })
 

@@ -20,6 +20,7 @@ import (
 // API serves the payment API.
 type API struct {
 	handler  http.Handler
+	metrics  http.Handler
 	draining atomic.Bool
 	payments *payments.Service
 	apiKeys  *payments.APIKeys
@@ -28,8 +29,8 @@ type API struct {
 
 // New makes the handler of the payment API.
 func New(service *payments.Service, apiKeys *payments.APIKeys, log *slog.Logger) *API {
-	api := &API{payments: service, apiKeys: apiKeys, log: log}
-	api.handler = httpguard.Observed(log, api.routes())
+	api := &API{payments: service, apiKeys: apiKeys, log: log, metrics: service.Metrics().Handler()}
+	api.handler = httpguard.Observed(log, service.Metrics(), api.routes())
 	return api
 }
 
@@ -44,6 +45,8 @@ func (api *API) routes() *mux.Router {
 	router.HandleFunc("/healthz", api.healthz).Methods(http.MethodGet, http.MethodHead)
 	router.HandleFunc("/readyz", api.readyz).Methods(http.MethodGet, http.MethodHead)
 	router.HandleFunc("/openapi.yaml", api.getOpenAPI).Methods(http.MethodGet, http.MethodHead)
+	router.HandleFunc("/metrics", api.getMetrics).Methods(http.MethodGet, http.MethodHead)
+	router.Use(named)
 	router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		httpguard.WriteProblem(w, httpguard.NotFound.Problem())
 	})
@@ -52,6 +55,16 @@ func (api *API) routes() *mux.Router {
 		httpguard.WriteProblem(w, httpguard.MethodNotAllowed.Problem())
 	})
 	return router
+}
+
+// named tells the access log and the metrics which route a request took.
+func named(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if template, err := mux.CurrentRoute(r).GetPathTemplate(); err == nil {
+			httpguard.InfoOf(r.Context()).Route = template
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // ServeHTTP answers one request.
@@ -129,6 +142,8 @@ func (api *API) failDatabase(w http.ResponseWriter, r *http.Request, err error) 
 func (api *API) healthz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]string{"status": "ok"})
 }
+
+func (api *API) getMetrics(w http.ResponseWriter, r *http.Request) { api.metrics.ServeHTTP(w, r) }
 
 func (api *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if api.draining.Load() {

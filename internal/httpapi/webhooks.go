@@ -36,6 +36,8 @@ func (api *API) postWebhook(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	info := httpguard.InfoOf(r.Context())
+	info.Outcome = notificationFailed.Code()
+	defer func() { api.payments.Metrics().Notification(name, info.Outcome) }()
 	notification, err := provider.ParseNotification(r.Context(), r.Header, body)
 	if err != nil {
 		info.Outcome = notificationInvalid.Code()
@@ -53,7 +55,9 @@ func (api *API) postWebhook(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		api.log.ErrorContext(r.Context(), "notification did not take effect", "request_id", info.ID, "error", err)
 	}
-	info.Outcome = string(effect)
+	if err == nil {
+		info.Outcome = string(effect)
+	}
 	if err != nil || !effect.Acknowledged() {
 		httpguard.RetryAfter(w, time.Second)
 		httpguard.WriteProblem(w, notificationFailed.Problem())

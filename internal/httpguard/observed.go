@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/payonce/payonce/internal/metrics"
 )
 
 // RequestInfo is what the handlers tell the access log. It holds no secret:
@@ -20,6 +22,8 @@ type RequestInfo struct {
 	OrderID string
 	KeyHash string
 	Outcome string
+	// Route is the template of the route that matched.
+	Route string
 }
 
 type requestInfoKey struct{}
@@ -66,10 +70,10 @@ func (a *answered) Write(body []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// Observed gives each request an id, logs its end and turns a panic into a
-// 500. It wraps the router, since middleware inside a mux router does not run
+// Observed gives each request an id, logs and counts its end and turns a panic
+// into a 500. It wraps the router, since middleware inside a mux router does not run
 // for its 404 and 405 answers.
-func Observed(log *slog.Logger, next http.Handler) http.Handler {
+func Observed(log *slog.Logger, count *metrics.Metrics, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		info := &RequestInfo{ID: requestID(r)}
@@ -77,8 +81,10 @@ func Observed(log *slog.Logger, next http.Handler) http.Handler {
 		answer := &answered{ResponseWriter: w}
 		answer.Header().Set("X-Request-Id", info.ID)
 		defer func() {
+			took := time.Since(start)
+			count.Request(info.Route, r.Method, answer.status, took)
 			log.InfoContext(ctx, "request", "request_id", info.ID, "method", r.Method, "path", r.URL.Path,
-				"status", answer.status, "bytes", answer.bytes, "duration_ms", milliseconds(time.Since(start)),
+				"status", answer.status, "bytes", answer.bytes, "duration_ms", milliseconds(took),
 				"scope", info.Scope, "order_id", info.OrderID, "key_hash", info.KeyHash, "outcome", info.Outcome)
 		}()
 		defer func() {

@@ -25,6 +25,8 @@ type Result struct {
 
 // movement is one charge or refund whose key is claimed.
 type movement interface {
+	// status is where the movement stands.
+	status() Status
 	// decided tells that the movement has its end already, which only has to
 	// be answered.
 	decided() bool

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/metrics"
 	"github.com/payonce/payonce/internal/money"
 	"github.com/payonce/payonce/internal/psp"
 )
@@ -45,6 +46,7 @@ func (s *Service) Begin(ctx context.Context, request ChargeRequest, respond Resp
 		return Result{}, fmt.Errorf("begin a charge on order %s: %w", request.OrderID, err)
 	}
 	begun := row.result()
+	s.claimed(metrics.Charge, row.guard.Result())
 	if begun.Outcome != guard.Claimed {
 		return begun, nil
 	}
@@ -56,7 +58,9 @@ func (s *Service) Begin(ctx context.Context, request ChargeRequest, respond Resp
 		Service: s, provider: provider, request: request, charge: begun.Charge, respond: respond,
 		holder: guard.Holder{Scope: request.Guard.Scope, Key: request.Guard.Key, Fence: row.guard.Result().Fence},
 	}}
-	return a.run(ctx, row.guard.Result().Recovered)
+	result, err := a.run(ctx, row.guard.Result().Recovered)
+	s.metrics.Ended(metrics.Charge, endOf(result.Outcome, a.status()))
+	return result, err
 }
 
 // charging is a claimed charge on its way.
@@ -68,6 +72,8 @@ type charging struct {
 	charge   Charge
 	respond  RespondCharge
 }
+
+func (c *charging) status() Status { return c.charge.Status }
 
 func (c *charging) decided() bool { return c.charge.Status != Processing }
 

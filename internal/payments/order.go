@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/metrics"
 	"github.com/payonce/payonce/internal/money"
 )
 
@@ -42,7 +43,13 @@ func (s *Service) CreateOrder(ctx context.Context, request OrderRequest, respons
 	if err != nil {
 		return Result{}, fmt.Errorf("create order %s: %w", request.OrderID, err)
 	}
-	return resultOf(columns.Result()), nil
+	result := resultOf(columns.Result())
+	outcome := result.Outcome
+	if outcome == guard.Completed {
+		outcome = guard.Claimed // claimed and completed in one
+	}
+	s.metrics.Claim(metrics.Order, string(outcome))
+	return result, nil
 }
 
 // NewOrderID makes an order number that every provider takes: 27 letters and

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/metrics"
 	"github.com/payonce/payonce/internal/money"
 	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/internal/psp"
@@ -150,6 +151,7 @@ type Service struct {
 	// begun may wait for one.
 	db, settling *postgres.Bounded
 	providers    map[string]psp.Provider
+	metrics      *metrics.Metrics
 	limits       Limits
 	log          *slog.Logger
 	halted       context.Context //nolint:containedctx // the life of the service, not of a call
@@ -163,16 +165,20 @@ func New(pool *pgxpool.Pool, providers []psp.Provider, limits Limits, log *slog.
 		return nil, fmt.Errorf("a lease of %s does not cover a provider deadline of %s and %s to settle",
 			limits.Lease, limits.Deadline, settleTime)
 	}
+	measured := metrics.New(pool, log, metrics.Backlog)
 	byName := make(map[string]psp.Provider, len(providers))
 	for _, provider := range providers {
-		byName[provider.Name()] = provider
+		byName[provider.Name()] = counted{provider, measured}
 	}
 	halted, halt := context.WithCancel(context.Background())
 	return &Service{
 		db: postgres.NewBounded(pool, busyWait), settling: postgres.NewBounded(pool, settleTime),
-		providers: byName, limits: limits, log: log, halted: halted, halt: halt,
+		providers: byName, metrics: measured, limits: limits, log: log, halted: halted, halt: halt,
 	}, nil
 }
+
+// Metrics is what the service counts; the server adds its requests.
+func (s *Service) Metrics() *metrics.Metrics { return s.metrics }
 
 // Halt ends what is still asked of providers: those charges and refunds are
 // left in doubt at once, so that a server can stop without waiting for them.

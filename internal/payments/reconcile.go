@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/metrics"
 	"github.com/payonce/payonce/internal/psp"
 )
 
@@ -37,7 +38,7 @@ func (s *Service) InquireCharge(ctx context.Context, respond RespondCharge) (Inq
 	asked := &charging{
 		Service: s, provider: s.providers[charge.Provider], holder: due.holder(), charge: charge, respond: respond,
 	}
-	inquiry, err := s.inquire(ctx, asked, due, recordChargeSQL, charge.ID)
+	inquiry, err := s.inquire(ctx, metrics.Charge, asked, due, recordChargeSQL, charge.ID)
 	inquiry.Charge = asked.charge
 	return inquiry, true, err
 }
@@ -58,16 +59,23 @@ func (s *Service) InquireRefund(ctx context.Context, respond RespondRefund) (Inq
 	asked := &refunding{
 		Service: s, provider: s.providers[refund.Provider], holder: due.holder(), refund: refund, respond: respond,
 	}
-	inquiry, err := s.inquire(ctx, asked, due, recordRefundSQL, refund.ID)
+	inquiry, err := s.inquire(ctx, metrics.Refund, asked, due, recordRefundSQL, refund.ID)
 	inquiry.Refund = asked.refund
 	return inquiry, true, err
 }
 
-// inquire ends what can be ended. With a key that is an attempt that only asks.
+// inquire ends what can be ended and counts what it found. With a key that is
+// an attempt that only asks.
 func (s *Service) inquire(
-	ctx context.Context, asked movement, due dueColumns, recordSQL, id string,
-) (Inquiry, error) {
+	ctx context.Context, work metrics.Work, asked movement, due dueColumns, recordSQL, id string,
+) (inquiry Inquiry, err error) {
+	defer func() {
+		if err == nil {
+			s.metrics.Found(work, endOf(inquiry.Outcome, asked.status()))
+		}
+	}()
 	if due.fence != nil {
+		s.metrics.TakeOver(work, metrics.Reconciler)
 		a := attempt{Service: s, movement: asked, onlyAsk: true}
 		result, err := a.run(ctx, true)
 		return Inquiry{Outcome: result.Outcome}, err
@@ -76,7 +84,7 @@ func (s *Service) inquire(
 	defer cancel()
 	result := asked.ask(bounded)
 	var status Status
-	err := s.settling.QueryRow(ctx, recordSQL, *due.merchant, id, inquiryStatus(result.Verdict), result.TradeNo,
+	err = s.settling.QueryRow(ctx, recordSQL, *due.merchant, id, inquiryStatus(result.Verdict), result.TradeNo,
 		result.Code, result.Message).Scan(&status)
 	if err != nil {
 		return Inquiry{}, fmt.Errorf("record what became of %s: %w", id, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/metrics"
 	"github.com/payonce/payonce/internal/psp"
 )
 
@@ -39,6 +40,7 @@ func (s *Service) BeginRefund(ctx context.Context, request RefundRequest, respon
 		return Result{}, fmt.Errorf("begin a refund of order %s: %w", request.OrderID, err)
 	}
 	begun := row.result()
+	s.claimed(metrics.Refund, row.guard.Result())
 	if begun.Outcome != guard.Claimed {
 		return begun, nil
 	}
@@ -50,7 +52,9 @@ func (s *Service) BeginRefund(ctx context.Context, request RefundRequest, respon
 		Service: s, provider: provider, reason: request.Reason, refund: begun.Refund, respond: respond,
 		holder: guard.Holder{Scope: request.Guard.Scope, Key: request.Guard.Key, Fence: row.guard.Result().Fence},
 	}}
-	return a.run(ctx, row.guard.Result().Recovered)
+	result, err := a.run(ctx, row.guard.Result().Recovered)
+	s.metrics.Ended(metrics.Refund, endOf(result.Outcome, a.status()))
+	return result, err
 }
 
 // refunding is a claimed refund on its way.
@@ -62,6 +66,8 @@ type refunding struct {
 	refund   Refund
 	respond  RespondRefund
 }
+
+func (r *refunding) status() Status { return r.refund.Status }
 
 func (r *refunding) decided() bool { return r.refund.Status != Processing }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/httpguard"
+	"github.com/payonce/payonce/internal/metrics"
 	"github.com/payonce/payonce/internal/postgres"
 )
 
@@ -65,6 +66,7 @@ type Proxy struct {
 	// claims fail early when every connection is in use; what has begun may wait
 	// for one.
 	claims, ends *postgres.Bounded
+	metrics      *metrics.Metrics
 	log          *slog.Logger
 	transport    *http.Transport
 	routes       *mux.Router
@@ -86,13 +88,13 @@ func New(options Options) (*Proxy, error) {
 	halted, halt := context.WithCancel(context.Background())
 	p := &Proxy{
 		upstream: upstream, config: options.Config, log: options.Log, transport: newTransport(options.Connections),
-		pool: options.Pool, claims: postgres.NewBounded(options.Pool, busyWait),
+		pool: options.Pool, metrics: metrics.New(options.Pool, options.Log), claims: postgres.NewBounded(options.Pool, busyWait),
 		ends: postgres.NewBounded(options.Pool, endWithin), halted: halted, halt: halt,
 	}
 	p.routes = mux.NewRouter().SkipClean(true)
 	for i := range p.config.Routes {
 		route := &p.config.Routes[i]
-		matched := p.routes.Handle(route.Path, p.under(&route.Rule))
+		matched := p.routes.Handle(route.Path, p.under(route.Path, &route.Rule))
 		if len(route.Methods) > 0 {
 			matched.Methods(route.Methods...)
 		}
@@ -100,9 +102,9 @@ func New(options Options) (*Proxy, error) {
 			return nil, fmt.Errorf("route %s: %w", route.Path, err)
 		}
 	}
-	p.routes.NotFoundHandler = p.under(&p.config.Defaults)
+	p.routes.NotFoundHandler = p.under("default", &p.config.Defaults)
 	p.routes.MethodNotAllowedHandler = p.routes.NotFoundHandler
-	p.handler = httpguard.Observed(p.log, http.HandlerFunc(p.route))
+	p.handler = httpguard.Observed(p.log, p.metrics, http.HandlerFunc(p.route))
 	return p, nil
 }
 
@@ -117,7 +119,7 @@ func (p *Proxy) Drain() { p.draining.Store(true) }
 // in doubt at once, so that the proxy can stop without waiting for it.
 func (p *Proxy) Halt() { p.halt() }
 
-// Probes answers /healthz and /readyz, on an address of its own: every path of
+// Probes answers /healthz, /readyz and /metrics, on an address of its own: every path of
 // the proxy's own address belongs to the upstream.
 func (p *Proxy) Probes() http.Handler {
 	probes := http.NewServeMux()
@@ -136,6 +138,7 @@ func (p *Proxy) Probes() http.Handler {
 		}
 		w.WriteHeader(http.StatusNoContent)
 	})
+	probes.Handle("GET /metrics", p.metrics.Handler())
 	return probes
 }
 
@@ -151,7 +154,7 @@ func (p *Proxy) route(w http.ResponseWriter, r *http.Request) {
 		// weakest guard must not count.
 		strict := p.config.Defaults
 		strict.Guard = Required
-		p.guarded(w, r, &strict)
+		p.under("default", &strict).ServeHTTP(w, r)
 	default:
 		p.routes.ServeHTTP(w, r)
 	}
@@ -182,9 +185,10 @@ func plain(u *url.URL) bool {
 	return !strings.Contains(escaped, "%2f") && !strings.Contains(escaped, "%2e")
 }
 
-// under handles the requests of one rule.
-func (p *Proxy) under(rule *Rule) http.Handler {
+// under handles the requests of one rule; the metrics name it by its path.
+func (p *Proxy) under(path string, rule *Rule) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		httpguard.InfoOf(r.Context()).Route = path
 		_, hasKey := r.Header[keyHeader]
 		if rule.Guard == Off || (rule.Guard == Optional && !hasKey) {
 			p.pass(w, r)
@@ -197,7 +201,8 @@ func (p *Proxy) under(rule *Rule) http.Handler {
 // pass passes a request on without a guard: streams, upgrades and trailers too.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 	var sent sentWatch
-	httpguard.InfoOf(r.Context()).Outcome = "unguarded"
+	info := httpguard.InfoOf(r.Context())
+	info.Outcome, info.Route = "unguarded", "unguarded"
 	reverse := &httputil.ReverseProxy{
 		Rewrite:   p.rewrite,
 		Transport: p.transport,
@@ -286,12 +291,17 @@ func (p *Proxy) guarded(w http.ResponseWriter, r *http.Request, rule *Rule) {
 		return
 	}
 	info.Outcome = string(claim.Outcome)
+	p.metrics.Claim(metrics.Proxied, info.Outcome)
+	if claim.Recovered {
+		p.metrics.TakeOver(metrics.Proxied, metrics.Request)
+	}
 	if claim.Outcome != guard.Claimed {
 		p.answerClaim(w, claim)
 		return
 	}
 	x := &exchange{proxy: p, rule: rule, request: request, claim: claim, w: w, client: r.Context(), info: info}
 	x.fence.Store(claim.Fence)
+	defer func() { p.metrics.Ended(metrics.Proxied, info.Outcome) }() // also when the client's download breaks
 	if claim.Recovered && !rule.UpstreamIdempotent {
 		x.refuseInDoubt(ctx)
 		return
