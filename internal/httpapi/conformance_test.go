@@ -227,7 +227,7 @@ func TestAnswersThatOpenAPIDoesNotHaveAreFound(t *testing.T) {
 					answer.Header().Del(name)
 				}
 			}
-			wrong := document.check(httptest.NewRequest(http.MethodGet, "/v1/orders/o", nil), answer)
+			wrong := document.check(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/orders/o", nil), answer)
 			if test.wrong == "" {
 				require.NoError(t, wrong)
 				return

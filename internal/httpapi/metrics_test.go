@@ -6,55 +6,18 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 
+	"github.com/payonce/payonce/internal/metrics/metricstest"
 	"github.com/payonce/payonce/internal/pgtest"
 )
 
-// scraped is what /metrics said.
-type scraped struct {
-	t        *testing.T
-	families map[string]*dto.MetricFamily
-}
-
-func (h *harness) scrape() scraped {
+func (h *harness) scrape() metricstest.Scraped {
 	h.t.Helper()
 	got := h.get("/metrics")
 	require.Equal(h.t, http.StatusOK, got.status, got.body)
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(got.body))
-	require.NoError(h.t, err)
-	return scraped{h.t, families}
+	return metricstest.Parse(h.t, got.body)
 }
-
-// value is the sum of all series that have these labels: name, value, name, …
-// A histogram counts with its observations.
-func (s scraped) value(name string, labels ...string) float64 {
-	s.t.Helper()
-	sum := 0.0
-	for _, metric := range s.families["payonce_"+name].GetMetric() {
-		have := map[string]string{}
-		for _, label := range metric.GetLabel() {
-			have[label.GetName()] = label.GetValue()
-		}
-		matches := true
-		for i := 0; i < len(labels); i += 2 {
-			value, ok := have[labels[i]]
-			require.True(s.t, ok, "payonce_%s has no label %s", name, labels[i])
-			matches = matches && value == labels[i+1]
-		}
-		if matches {
-			sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue() +
-				float64(metric.GetHistogram().GetSampleCount())
-		}
-	}
-	return sum
-}
-
-func (s scraped) has(name string) bool { return s.families["payonce_"+name] != nil }
 
 func TestMetricsOfCharges(t *testing.T) {
 	t.Parallel()
@@ -71,24 +34,24 @@ func TestMetricsOfCharges(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, h.charge("k4", chargeBody("order-4", 1000)).status)
 
 	got := h.scrape()
-	require.EqualValues(t, 3, got.value("claims_total", "work", "charge", "outcome", "claimed"))
-	require.EqualValues(t, 2, got.value("claims_total", "work", "charge", "outcome", "replay"))
-	require.EqualValues(t, 1, got.value("claims_total", "work", "charge", "outcome", "mismatch"))
-	require.EqualValues(t, 1, got.value("claims_total", "work", "charge", "outcome", "order_mismatch"))
-	require.EqualValues(t, 7, got.value("claims_total"))
-	require.EqualValues(t, 1, got.value("attempts_total", "work", "charge", "end", "pending"))
-	require.EqualValues(t, 1, got.value("attempts_total", "work", "charge", "end", "failed"))
-	require.EqualValues(t, 1, got.value("attempts_total", "work", "charge", "end", "released"))
-	require.EqualValues(t, 3, got.value("attempts_total"))
-	require.EqualValues(t, 1, got.value("provider_calls_total", "provider", "alipay", "operation", "charge", "class", "pending"))
-	require.EqualValues(t, 1, got.value("provider_calls_total", "provider", "alipay", "operation", "charge", "class", "terminal"))
-	require.EqualValues(t, 3, got.value("provider_call_duration_seconds", "provider", "alipay", "operation", "charge"))
-	require.EqualValues(t, 3, got.value("http_requests_total", "route", "/v1/charges", "method", "POST", "status", "201"))
-	require.EqualValues(t, 1, got.value("http_requests_total", "route", "/v1/charges", "method", "POST", "status", "402"))
-	require.EqualValues(t, 7, got.value("http_request_duration_seconds", "route", "/v1/charges"))
-	require.EqualValues(t, 1, got.value("db_pool_connections", "state", "idle"))
-	require.Positive(t, got.value("db_pool_max_connections"))
-	require.Positive(t, got.value("db_pool_acquires_total"))
+	require.EqualValues(t, 3, got.Value("claims_total", "work", "charge", "outcome", "claimed"))
+	require.EqualValues(t, 2, got.Value("claims_total", "work", "charge", "outcome", "replay"))
+	require.EqualValues(t, 1, got.Value("claims_total", "work", "charge", "outcome", "mismatch"))
+	require.EqualValues(t, 1, got.Value("claims_total", "work", "charge", "outcome", "order_mismatch"))
+	require.EqualValues(t, 7, got.Value("claims_total"))
+	require.EqualValues(t, 1, got.Value("attempts_total", "work", "charge", "end", "pending"))
+	require.EqualValues(t, 1, got.Value("attempts_total", "work", "charge", "end", "failed"))
+	require.EqualValues(t, 1, got.Value("attempts_total", "work", "charge", "end", "released"))
+	require.EqualValues(t, 3, got.Value("attempts_total"))
+	require.EqualValues(t, 1, got.Value("provider_calls_total", "provider", "alipay", "operation", "charge", "class", "pending"))
+	require.EqualValues(t, 1, got.Value("provider_calls_total", "provider", "alipay", "operation", "charge", "class", "terminal"))
+	require.EqualValues(t, 3, got.Value("provider_call_duration_seconds", "provider", "alipay", "operation", "charge"))
+	require.EqualValues(t, 3, got.Value("http_requests_total", "route", "/v1/charges", "method", "POST", "status", "201"))
+	require.EqualValues(t, 1, got.Value("http_requests_total", "route", "/v1/charges", "method", "POST", "status", "402"))
+	require.EqualValues(t, 7, got.Value("http_request_duration_seconds", "route", "/v1/charges"))
+	require.EqualValues(t, 1, got.Value("db_pool_connections", "state", "idle"))
+	require.Positive(t, got.Value("db_pool_max_connections"))
+	require.Positive(t, got.Value("db_pool_acquires_total"))
 }
 
 // What a client makes up becomes no label.
@@ -106,9 +69,9 @@ func TestMetricsHaveBoundedLabels(t *testing.T) {
 	require.NotContains(t, strings.ToLower(body), "made-up")
 	require.NotContains(t, body, "MADEUP")
 	got := h.scrape()
-	require.EqualValues(t, 4, got.value("http_requests_total", "method", "other"))
-	require.EqualValues(t, 1, got.value("http_requests_total", "route", "/v1/orders/{id}", "status", "404"))
-	require.EqualValues(t, 0, got.value("webhooks_total"), "no provider of ours")
+	require.EqualValues(t, 4, got.Value("http_requests_total", "method", "other"))
+	require.EqualValues(t, 1, got.Value("http_requests_total", "route", "/v1/orders/{id}", "status", "404"))
+	require.EqualValues(t, 0, got.Value("webhooks_total"), "no provider of ours")
 }
 
 func TestMetricsOfWorkInDoubt(t *testing.T) {
@@ -118,21 +81,21 @@ func TestMetricsOfWorkInDoubt(t *testing.T) {
 	h.exec("UPDATE guard.idempotency_keys SET locked_at = now() - interval '11 minutes', lease_until = now() - interval '10 minutes'")
 	h.exec("UPDATE payments.charges SET due_at = now() - interval '5 minutes'")
 	got := h.scrape()
-	require.EqualValues(t, 1, got.value("attempts_total", "work", "charge", "end", "left_in_doubt"))
-	require.EqualValues(t, 1, got.value("provider_calls_total", "operation", "charge", "class", "in_doubt"))
-	require.EqualValues(t, 1, got.value("provider_calls_total", "operation", "query", "class", "in_doubt"))
-	require.EqualValues(t, 1, got.value("keys", "state", "in_doubt"))
-	require.InDelta(t, 600, got.value("keys_in_doubt_oldest_age_seconds"), 60)
-	require.EqualValues(t, 1, got.value("reconciler_due", "work", "charge"))
-	require.EqualValues(t, 0, got.value("reconciler_due", "work", "refund"))
-	require.InDelta(t, 300, got.value("reconciler_lag_seconds", "work", "charge"), 60)
-	require.EqualValues(t, 0, got.value("lease_takeovers_total"))
+	require.EqualValues(t, 1, got.Value("attempts_total", "work", "charge", "end", "left_in_doubt"))
+	require.EqualValues(t, 1, got.Value("provider_calls_total", "operation", "charge", "class", "in_doubt"))
+	require.EqualValues(t, 1, got.Value("provider_calls_total", "operation", "query", "class", "in_doubt"))
+	require.EqualValues(t, 1, got.Value("keys", "state", "in_doubt"))
+	require.InDelta(t, 600, got.Value("keys_in_doubt_oldest_age_seconds"), 60)
+	require.EqualValues(t, 1, got.Value("reconciler_due", "work", "charge"))
+	require.EqualValues(t, 0, got.Value("reconciler_due", "work", "refund"))
+	require.InDelta(t, 300, got.Value("reconciler_lag_seconds", "work", "charge"), 60)
+	require.EqualValues(t, 0, got.Value("lease_takeovers_total"))
 
 	require.Equal(t, http.StatusCreated, h.charge("k1", chargeBody("order-1", 1000)).status)
 	got = h.scrape()
-	require.EqualValues(t, 1, got.value("lease_takeovers_total", "work", "charge", "by", "request"))
-	require.EqualValues(t, 1, got.value("attempts_total", "work", "charge", "end", "succeeded"))
-	require.EqualValues(t, 1, got.value("keys", "state", "in_doubt"), "what was just read counts for a while")
+	require.EqualValues(t, 1, got.Value("lease_takeovers_total", "work", "charge", "by", "request"))
+	require.EqualValues(t, 1, got.Value("attempts_total", "work", "charge", "end", "succeeded"))
+	require.EqualValues(t, 1, got.Value("keys", "state", "in_doubt"), "what was just read counts for a while")
 }
 
 func TestMetricsOfTheReconciler(t *testing.T) {
@@ -142,10 +105,10 @@ func TestMetricsOfTheReconciler(t *testing.T) {
 	require.Equal(t, http.StatusCreated, h.charge("k2", chargeBody("order-2", 1000)).status)
 	require.Len(t, h.reconcile(), 2)
 	got := h.scrape()
-	require.EqualValues(t, 1, got.value("lease_takeovers_total", "work", "charge", "by", "reconciler"))
-	require.EqualValues(t, 2, got.value("reconciler_findings_total", "work", "charge", "finding", "succeeded"))
-	require.EqualValues(t, 2, got.value("reconciler_findings_total"))
-	require.EqualValues(t, 2, got.value("outbox_undelivered"))
+	require.EqualValues(t, 1, got.Value("lease_takeovers_total", "work", "charge", "by", "reconciler"))
+	require.EqualValues(t, 2, got.Value("reconciler_findings_total", "work", "charge", "finding", "succeeded"))
+	require.EqualValues(t, 2, got.Value("reconciler_findings_total"))
+	require.EqualValues(t, 2, got.Value("outbox_undelivered"))
 }
 
 func TestMetricsOfOrdersRefundsAndNotifications(t *testing.T) {
@@ -167,23 +130,23 @@ func TestMetricsOfOrdersRefundsAndNotifications(t *testing.T) {
 	h.exec("UPDATE guard.idempotency_keys SET created_at = now() - interval '2 days', expires_at = now() - interval '1 day' WHERE key = 'ok1'")
 
 	got := h.scrape()
-	require.EqualValues(t, 1, got.value("claims_total", "work", "order", "outcome", "claimed"))
-	require.EqualValues(t, 1, got.value("claims_total", "work", "order", "outcome", "order_taken"))
-	require.EqualValues(t, 1, got.value("claims_total", "work", "refund", "outcome", "claimed"))
-	require.EqualValues(t, 1, got.value("attempts_total", "work", "refund", "end", "succeeded"))
-	require.EqualValues(t, 1, got.value("provider_calls_total", "operation", "refund", "class", "succeeded"))
-	require.EqualValues(t, 1, got.value("webhooks_total", "provider", "alipay", "result", "applied"))
-	require.EqualValues(t, 1, got.value("webhooks_total", "provider", "alipay", "result", "duplicate"))
-	require.EqualValues(t, 1, got.value("webhooks_total", "provider", "alipay", "result", "recorded"))
-	require.EqualValues(t, 1, got.value("webhooks_total", "provider", "alipay", "result", "notification_invalid"))
-	require.EqualValues(t, 2, got.value("outbox_undelivered"))
-	require.InDelta(t, 3600, got.value("outbox_oldest_age_seconds"), 60)
-	require.EqualValues(t, 1, got.value("cases_open"))
-	require.InDelta(t, 7200, got.value("cases_oldest_age_seconds"), 60)
-	require.EqualValues(t, 1, got.value("keys", "state", "expired"))
-	require.InDelta(t, (24 * time.Hour).Seconds(), got.value("purge_lag_seconds"), 60)
-	require.EqualValues(t, 1, got.value("db_reading_success", "reading", "keys"))
-	require.EqualValues(t, 1, got.value("db_reading_success", "reading", "backlog"))
+	require.EqualValues(t, 1, got.Value("claims_total", "work", "order", "outcome", "claimed"))
+	require.EqualValues(t, 1, got.Value("claims_total", "work", "order", "outcome", "order_taken"))
+	require.EqualValues(t, 1, got.Value("claims_total", "work", "refund", "outcome", "claimed"))
+	require.EqualValues(t, 1, got.Value("attempts_total", "work", "refund", "end", "succeeded"))
+	require.EqualValues(t, 1, got.Value("provider_calls_total", "operation", "refund", "class", "succeeded"))
+	require.EqualValues(t, 1, got.Value("webhooks_total", "provider", "alipay", "result", "applied"))
+	require.EqualValues(t, 1, got.Value("webhooks_total", "provider", "alipay", "result", "duplicate"))
+	require.EqualValues(t, 1, got.Value("webhooks_total", "provider", "alipay", "result", "recorded"))
+	require.EqualValues(t, 1, got.Value("webhooks_total", "provider", "alipay", "result", "notification_invalid"))
+	require.EqualValues(t, 2, got.Value("outbox_undelivered"))
+	require.InDelta(t, 3600, got.Value("outbox_oldest_age_seconds"), 60)
+	require.EqualValues(t, 1, got.Value("cases_open"))
+	require.InDelta(t, 7200, got.Value("cases_oldest_age_seconds"), 60)
+	require.EqualValues(t, 1, got.Value("keys", "state", "expired"))
+	require.InDelta(t, (24 * time.Hour).Seconds(), got.Value("purge_lag_seconds"), 60)
+	require.EqualValues(t, 1, got.Value("db_reading_success", "reading", "keys"))
+	require.EqualValues(t, 1, got.Value("db_reading_success", "reading", "backlog"))
 }
 
 // Without the database the metrics of the process are still told, and that the
@@ -196,8 +159,8 @@ func TestMetricsWithoutTheDatabase(t *testing.T) {
 	server.Stop(t)
 	require.Equal(t, http.StatusServiceUnavailable, h.charge("k1", chargeBody("order-1", 1000)).status)
 	got := h.scrape()
-	require.EqualValues(t, 1, got.value("http_requests_total", "route", "/v1/charges", "status", "503"))
-	require.EqualValues(t, 0, got.value("db_reading_success", "reading", "keys"))
-	require.True(t, got.has("db_reading_success"))
-	require.False(t, got.has("keys"), "a number that nobody read must not look like one")
+	require.EqualValues(t, 1, got.Value("http_requests_total", "route", "/v1/charges", "status", "503"))
+	require.EqualValues(t, 0, got.Value("db_reading_success", "reading", "keys"))
+	require.True(t, got.Has("db_reading_success"))
+	require.False(t, got.Has("keys"), "a number that nobody read must not look like one")
 }

@@ -88,8 +88,9 @@ func New(options Options) (*Proxy, error) {
 	halted, halt := context.WithCancel(context.Background())
 	p := &Proxy{
 		upstream: upstream, config: options.Config, log: options.Log, transport: newTransport(options.Connections),
-		pool: options.Pool, metrics: metrics.New(options.Pool, options.Log), claims: postgres.NewBounded(options.Pool, busyWait),
-		ends: postgres.NewBounded(options.Pool, endWithin), halted: halted, halt: halt,
+		pool: options.Pool, metrics: metrics.New(options.Pool, options.Log),
+		claims: postgres.NewBounded(options.Pool, busyWait),
+		ends:   postgres.NewBounded(options.Pool, endWithin), halted: halted, halt: halt,
 	}
 	p.routes = mux.NewRouter().SkipClean(true)
 	for i := range p.config.Routes {

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/metrics/metricstest"
 	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/internal/proxy"
 )
@@ -392,6 +393,44 @@ func TestProbes(t *testing.T) {
 	got, err := s.perform(t.Context(), "drained", step{})
 	require.NoError(t, err)
 	isMade.check(t, 0, got)
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, routes)
+	s.upstream.plan("first", []reaction{made})
+	s.upstream.plan("lost", []reaction{{cut: true}})
+	s.upstream.plan("read", []reaction{{raw: http11(200, "", "there")}})
+	send := func(name, path, body string) {
+		t.Helper()
+		_, err := s.send(t.Context(), name, http.MethodPost, path, body, http.Header{"Idempotency-Key": {name}})
+		require.NoError(t, err)
+	}
+	send("first", "/json", `{"a":1}`)
+	send("first", "/json", `{"a":1}`)
+	send("first", "/json", `{"a":2}`)
+	send("lost", "/pay", "{}")
+	send("lost", "/pay", "{}")
+	_, err := s.send(t.Context(), "read", "GET", "/made-up", "", nil)
+	require.NoError(t, err)
+
+	recorder := httptest.NewRecorder()
+	s.handler.Probes().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	require.Equal(t, http.StatusOK, recorder.Code)
+	require.NotContains(t, recorder.Body.String(), "made-up")
+	got := metricstest.Parse(t, recorder.Body.String())
+	require.EqualValues(t, 3, got.Value("claims_total", "work", "proxied", "outcome", "claimed"))
+	require.EqualValues(t, 1, got.Value("claims_total", "work", "proxied", "outcome", "replay"))
+	require.EqualValues(t, 1, got.Value("claims_total", "work", "proxied", "outcome", "mismatch"))
+	require.EqualValues(t, 1, got.Value("attempts_total", "work", "proxied", "end", "completed"))
+	require.EqualValues(t, 2, got.Value("attempts_total", "work", "proxied", "end", "in_doubt"))
+	require.EqualValues(t, 1, got.Value("lease_takeovers_total", "work", "proxied", "by", "request"))
+	require.EqualValues(t, 3, got.Value("http_requests_total", "route", "/json"))
+	require.EqualValues(t, 2, got.Value("http_requests_total", "route", "default"))
+	require.EqualValues(t, 1, got.Value("http_requests_total", "route", "unguarded", "status", "200"))
+	require.EqualValues(t, 1, got.Value("keys", "state", "in_doubt"))
+	require.EqualValues(t, 1, got.Value("keys", "state", "completed"))
+	require.False(t, got.Has("outbox_undelivered"), "the proxy has no outbox")
 }
 
 func (s *setup) probe(path string) int {
