@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 if command -v dpkg >/dev/null 2>&1; then
-    needed='gcc libc6-dev openssl postgresql-client pgbouncer redis-server python3-psycopg libpostgresql-jdbc-java default-jdk-headless'
+    needed='gcc libc6-dev curl openssl postgresql-client pgbouncer redis-server python3-psycopg libpostgresql-jdbc-java default-jdk-headless'
     # A newer Node.js, with its own npm, may be there already.
     command -v npm >/dev/null 2>&1 || needed="$needed nodejs npm"
     version=$(apt-cache policy postgresql 2>/dev/null | sed -n 's/^  Candidate: \([0-9]*\).*/\1/p')
