@@ -436,13 +436,19 @@ func twoAtOnce(t *testing.T, p program) {
 }
 
 func retryAfter(t *testing.T, p program) {
+	var date time.Time
 	s := serve(t, pspsim.Options{}, answer(429, "Retry-After", "2"), answer(503, "Retry-After", "1"),
-		answer(503, "Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"))
+		func(s *server, w http.ResponseWriter, r *http.Request) {
+			date = time.Now().Add(3 * time.Second).Truncate(time.Second)
+			answer(503, "Retry-After", date.UTC().Format(http.TimeFormat))(s, w, r)
+		},
+		answer(503, "Retry-After", "Wed, 21 Oct 2015 07:28:00 GMT"), answer(503, "Retry-After", "soon"))
 	p.pays(s.url, "order-1")
 	posts := s.sent()
-	require.Len(t, posts, 4)
+	require.Len(t, posts, 6)
 	require.GreaterOrEqual(t, posts[1].at.Sub(posts[0].at), 2*time.Second)
 	require.GreaterOrEqual(t, posts[2].at.Sub(posts[1].at), time.Second)
+	require.False(t, posts[3].at.Before(date), "%s, asked for %s", posts[3].at, date)
 
 	// One that is past the budget ends it at once.
 	s.script = []action{answer(503, "Retry-After", "86400")}

@@ -53,6 +53,20 @@ send() {
 # much sed can do with what payonce writes; a program would parse it.
 member() { sed -n 's/.*"'"$1"'": *"\([A-Za-z0-9_]*\)".*/\1/p' "$work/answer"; }
 
+# asked: the answer's Retry-After (RFC 9110, 10.2.3), seconds or a date, in
+# seconds. One that is neither counts 0.
+asked() {
+    local value date
+    value=$(sed -n 's/^[Rr]etry-[Aa]fter: *\([^[:cntrl:]]*\).*/\1/p' "$work/headers" | tail -n 1)
+    if [[ $value =~ ^[0-9]+$ ]]; then
+        echo "$value"
+    elif [[ $value == *' GMT' ]] && date=$(date -d "$value" +%s 2>/dev/null) && [ "$date" -gt "$(date +%s)" ]; then
+        echo $((date - $(date +%s)))
+    else
+        echo 0
+    fi
+}
+
 # pause ATTEMPT [SECONDS]: waits what the server asks for and a random time
 # besides; fails when the budget would be spent.
 pause() {
@@ -76,10 +90,9 @@ until_answered() {
                 return 0
             fi
             echo "$status: $(cat "$work/answer")" >&2
-            # One that is no number of seconds counts 0.
-            retry_after=$(sed -n 's/^[Rr]etry-[Aa]fter: *\([0-9]*\)[[:space:]]*$/\1/p' "$work/headers")
+            retry_after=$(asked)
         fi
-        pause "$earlier" "${retry_after:-0}" || return 1
+        pause "$earlier" "$retry_after" || return 1
     done
 }
 

@@ -73,23 +73,28 @@ func (a answer) again() bool {
 // on disk before anything is sent; of two processes that make one at once, one
 // wins and both use it.
 func keyOf(order string) (key string, fresh bool, err error) {
+	folder, err := os.OpenRoot(".")
+	if err != nil {
+		return "", false, err
+	}
+	defer func() { _ = folder.Close() }()
 	path := order + ".key"
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if _, err := folder.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		key := newUUID()
 		draft := path + "." + key
-		if err := writeKey(draft, key); err != nil {
+		if err := writeKey(folder, draft, key); err != nil {
 			return "", false, err
 		}
-		err := os.Link(draft, path)
+		err := folder.Link(draft, path)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", false, err
 		}
 		fresh = err == nil
-		if err := os.Remove(draft); err != nil {
+		if err := folder.Remove(draft); err != nil {
 			return "", false, err
 		}
 	}
-	text, err := os.ReadFile(path) //nolint:gosec // the caller checked the order's name
+	text, err := folder.ReadFile(path)
 	return strings.TrimSpace(string(text)), fresh, err
 }
 
@@ -101,8 +106,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-func writeKey(path, key string) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // as in keyOf
+func writeKey(folder *os.Root, path, key string) error {
+	file, err := folder.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -129,13 +134,21 @@ func (c *client) send(ctx context.Context, method, path string, header http.Head
 	return answer{status: response.StatusCode, retryAfter: response.Header.Get("Retry-After"), body: text}, err
 }
 
+// asked is a Retry-After (RFC 9110, 10.2.3): seconds or a date. One that is
+// neither counts 0.
+func asked(retryAfter string) time.Duration {
+	if date, err := http.ParseTime(retryAfter); err == nil {
+		return max(0, time.Until(date))
+	}
+	seconds, _ := strconv.ParseUint(retryAfter, 10, 31) // the largest when it is out of range
+	return time.Duration(seconds) * time.Second
+}
+
 // pause waits what the server asks for and a random time besides. It reports
-// false when the budget would be spent. A Retry-After that is no number of
-// seconds counts 0.
+// false when the budget would be spent.
 func pause(ctx context.Context, attempt int, retryAfter string) bool {
 	most := min(10*time.Second, 100*time.Millisecond<<min(attempt, 10))
-	seconds, _ := strconv.ParseUint(retryAfter, 10, 31)
-	wait := time.Duration(seconds)*time.Second + mathrand.N(most) //nolint:gosec // spreads load, keeps no secret
+	wait := asked(retryAfter) + mathrand.N(most) //nolint:gosec // spreads load, keeps no secret
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 		return false
 	}

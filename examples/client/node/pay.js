@@ -61,11 +61,18 @@ function retryOf(text) {
   }
 }
 
+// A Retry-After (RFC 9110, 10.2.3), seconds or a date, in seconds. One that is
+// neither counts 0.
+function asked(retryAfter) {
+  if (/^\d+$/.test(retryAfter ?? '')) return Number(retryAfter);
+  const date = / GMT$/.test(retryAfter ?? '') ? Date.parse(retryAfter) : NaN;
+  return date > Date.now() ? (date - Date.now()) / 1000 : 0;
+}
+
 // Waits what the server asks for and a random time besides; false when the
-// budget would be spent. A Retry-After that is no number of seconds counts 0.
+// budget would be spent.
 async function pause(attempt, retryAfter) {
-  let wait = Math.random() * Math.min(10, 0.1 * 2 ** attempt);
-  if (/^\d+$/.test(retryAfter ?? '')) wait += Number(retryAfter);
+  const wait = asked(retryAfter) + Math.random() * Math.min(10, 0.1 * 2 ** attempt);
   if (now() + wait >= deadline) return false;
   await sleep(wait * 1000);
   return true;

@@ -19,6 +19,7 @@ import traceback
 import urllib.error
 import urllib.request
 import uuid
+from email.utils import parsedate_to_datetime
 
 URL = os.environ.get("PAYONCE_URL", "http://127.0.0.1:8080")
 DEADLINE = time.monotonic() + float(os.environ.get("PAYONCE_BUDGET", "300"))
@@ -77,11 +78,21 @@ def retry_of(body):
         return None
 
 
+def asked(retry_after):
+    """A Retry-After (RFC 9110, 10.2.3), seconds or a date, in seconds. One that
+    is neither counts 0."""
+    if re.fullmatch(r"[0-9]+", retry_after or ""):
+        return float(retry_after)
+    try:
+        return max(0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
 def pause(attempt, retry_after):
     """Waits what the server asks for and a random time besides; False when the
-    budget would be spent. A Retry-After that is no number of seconds counts 0."""
-    wait = random.uniform(0, min(10, 0.1 * 2 ** min(attempt, 10)))
-    wait += int(retry_after) if (retry_after or "").isdecimal() else 0
+    budget would be spent."""
+    wait = asked(retry_after) + random.uniform(0, min(10, 0.1 * 2 ** min(attempt, 10)))
     if time.monotonic() + wait >= DEADLINE:
         return False
     time.sleep(wait)
