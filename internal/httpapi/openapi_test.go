@@ -52,14 +52,9 @@ func TestOpenAPIHasEveryRouteAndNoOther(t *testing.T) {
 // its status; and the document has no other.
 func TestOpenAPIHasEveryProblemAndNoOther(t *testing.T) {
 	t.Parallel()
-	kinds := append(httpguard.Kinds(), unauthorized, fieldInvalid, declined, refundDeclined, notificationInvalid,
-		notificationFailed)
-	for _, kind := range answers {
-		kinds = append(kinds, kind)
-	}
 	model := document(t)
 	known := map[string]int{}
-	for _, kind := range kinds {
+	for _, kind := range apiProblems() {
 		problem := kind.Problem()
 		known[kind.Code()] = problem.Status
 		schema := model.Components.Schemas.GetOrZero(kind.Code())
