@@ -273,24 +273,33 @@ func (p program) key(order string) string {
 	return strings.TrimSpace(string(content))
 }
 
-func TestPrograms(t *testing.T) {
-	t.Parallel()
+// programs are the command lines by language.
+func programs(t *testing.T) map[string][]string {
+	t.Helper()
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	compiled := filepath.Join(t.TempDir(), "pay")
 	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", compiled, "./go").CombinedOutput()
 	require.NoError(t, err, "%s", output)
-	for name, command := range map[string][]string{
+	all := map[string][]string{
 		"curl":   {filepath.Join(here, "curl/pay.sh")},
 		"python": {"python3", filepath.Join(here, "python/pay.py")},
 		"node":   {"node", filepath.Join(here, "node/pay.js")},
 		"go":     {compiled},
-	} {
+	}
+	for _, command := range all {
+		_, err := exec.LookPath(command[0])
+		require.NoError(t, err, "install what runs the example: scripts/install-test-needs.sh")
+	}
+	return all
+}
+
+func TestPrograms(t *testing.T) {
+	t.Parallel()
+	for name, command := range programs(t) {
 		for story, test := range stories {
 			t.Run(name+"/"+story, func(t *testing.T) {
 				t.Parallel()
-				_, err := exec.LookPath(command[0])
-				require.NoError(t, err, "install what runs the example: scripts/install-test-needs.sh")
 				test(t, program{t: t, command: command, folder: t.TempDir(), budget: "120"})
 			})
 		}
