@@ -3,6 +3,10 @@ SHELL := /bin/bash
 
 GOLANGCI_LINT_VERSION := v2.12.0
 
+# Empty: Go tells the version from git.
+VERSION :=
+STAMP = $(if $(VERSION),-X github.com/payonce/payonce/internal/version.stamp=$(VERSION))
+
 .PHONY: help
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,8 +45,8 @@ lint: ## Check format, go vet and golangci-lint
 	@scripts/golangci-lint.sh $(GOLANGCI_LINT_VERSION) run ./...
 
 .PHONY: build
-build: ## Build the programs into bin/
-	go build -o bin/ ./cmd/...
+build: ## Build the programs into bin/; VERSION=v1.2.3 names the release
+	go build -trimpath -ldflags "$(STAMP)" -o bin/ ./cmd/...
 
 .PHONY: quickstart
 quickstart: ## Run the README's quick start from a clean clone and compare

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/payonce/payonce/internal/version"
 )
 
 func main() {
@@ -34,11 +36,13 @@ PostgreSQL; this program is the HTTP layer and the tools around them.
 
 Every flag can be set in the environment too: --database-url is
 PAYONCE_DATABASE_URL.`,
+		Version:           version.Get().String(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
 	}
 	root.AddCommand(newServe(), newDev(), newMigrate(), newSQL(), newAPIKey(), newReconcile(), newProxy(), newDoctor(),
-		newKeys(), newOrders(), newDemo(), newUnguarded())
+		newKeys(), newOrders(), newDemo(), newUnguarded(), newVersion())
+	root.SetVersionTemplate("payonce {{.Version}}\n")
 	return root
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/payonce/payonce/internal/housekeeping"
 	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/internal/proxy"
+	"github.com/payonce/payonce/internal/version"
 )
 
 // proxySettings are what only the proxy needs to know.
@@ -115,7 +116,8 @@ func (s *proxySettings) proxy(
 	running.Go(func() { housekeeping.Purge(background, pool, s.purgeEvery, log) })
 	defer running.Wait()
 	defer stopBackground()
-	log.InfoContext(ctx, "guarding", "upstream", upstream.Redacted(), "address", listener.Addr().String())
+	log.InfoContext(ctx, "guarding", "upstream", upstream.Redacted(), "address", listener.Addr().String(),
+		"version", version.Get().Version)
 	// No limit on a whole request or answer: what is not guarded may be a stream.
 	// The proxy bounds what it guards.
 	server := &http.Server{

@@ -22,6 +22,7 @@ import (
 	"github.com/payonce/payonce/internal/providers"
 	"github.com/payonce/payonce/internal/psp"
 	"github.com/payonce/payonce/internal/reconcile"
+	"github.com/payonce/payonce/internal/version"
 )
 
 func newServe() *cobra.Command {
@@ -85,7 +86,7 @@ func (s *settings) serve(
 	running.Go(func() { reconciler.Run(background) })
 	defer running.Wait()
 	defer stopBackground()
-	log.InfoContext(ctx, "serving the API", "address", listener.Addr().String())
+	log.InfoContext(ctx, "serving the API", "address", listener.Addr().String(), "version", version.Get().Version)
 	api := httpapi.New(service, payments.NewAPIKeys(pool), log)
 	return s.run(ctx, listener, api, stopping{drain: api.Drain, halt: service.Halt})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/payonce/payonce/internal/pspsim"
+	"github.com/payonce/payonce/internal/version"
 )
 
 func main() {
@@ -35,6 +36,7 @@ func newRoot() *cobra.Command {
 		Short: "Simulate payment service providers over their real protocols",
 		Long: `pspsim answers as the providers do, each below its own path, with keys that it
 makes on first start. It moves no money: GET /ledger shows what would have moved.`,
+		Version:       version.Get().String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -52,6 +54,7 @@ makes on first start. It moves no money: GET /ledger shows what would have moved
 			}))
 		},
 	}
+	cmd.SetVersionTemplate("pspsim {{.Version}}\n")
 	flags := cmd.Flags()
 	flags.StringVar(&listen, "listen", fromEnvironment("PAYONCE_SIM_LISTEN", "127.0.0.1:9090"), "address of the simulator (PAYONCE_SIM_LISTEN)")
 	flags.StringVar(&keysDir, "keys-dir", ".payonce/keys", "folder of the development keys, made on first start")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/payonce/payonce/internal/metrics/metricstest"
 	"github.com/payonce/payonce/internal/pgtest"
+	"github.com/payonce/payonce/internal/version"
 )
 
 func (h *harness) scrape() metricstest.Scraped {
@@ -163,4 +164,9 @@ func TestMetricsWithoutTheDatabase(t *testing.T) {
 	require.EqualValues(t, 0, got.Value("db_reading_success", "reading", "keys"))
 	require.True(t, got.Has("db_reading_success"))
 	require.False(t, got.Has("keys"), "a number that nobody read must not look like one")
+}
+
+func TestMetricsTellTheVersion(t *testing.T) {
+	t.Parallel()
+	require.EqualValues(t, 1, setup(t).scrape().Value("build_info", "version", version.Get().Version))
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/payonce/payonce/internal/version"
 )
 
 // seconds are the buckets of durations: from what the guard costs to what a
@@ -94,9 +96,18 @@ func New(pool *pgxpool.Pool, log *slog.Logger, more ...Reading) *Metrics {
 		m.notifications, m.findings,
 		newPoolCollector(pool), newReader(pool, log, append([]Reading{keys}, more...)),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collectors.NewBuildInfoCollector(),
+		collectors.NewBuildInfoCollector(), buildInfo(),
 	)
 	return m
+}
+
+// buildInfo tells which payonce is running.
+func buildInfo() prometheus.Collector {
+	this := version.Get()
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "payonce_build_info", Help: "1, with the version of payonce, its commit and its Go as labels.",
+		ConstLabels: prometheus.Labels{"version": this.Version, "revision": this.Revision, "go_version": this.Go},
+	}, func() float64 { return 1 })
 }
 
 // Handler is /metrics.
