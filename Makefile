@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 
 GOLANGCI_LINT_VERSION := v2.12.0
+GOVULNCHECK_VERSION := v1.9.0
 
 # Empty: Go tells the version from git.
 VERSION :=
@@ -43,6 +44,10 @@ lint: ## Check format, go vet and golangci-lint
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	@scripts/golangci-lint.sh $(GOLANGCI_LINT_VERSION) run ./...
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities in what the programs call
+	@scripts/vuln.sh $(GOVULNCHECK_VERSION) ./cmd/...
 
 .PHONY: build
 build: ## Build the programs into bin/; VERSION=v1.2.3 names the release

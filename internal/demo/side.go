@@ -40,7 +40,7 @@ var (
 )
 
 const (
-	apiKey = "sk_demo" //nolint:gosec // of a database that lives for a minute
+	apiKey = "sk_demo"
 	sku    = "tea"
 	stock  = 1000
 

@@ -30,7 +30,7 @@ func TestPooler(t *testing.T) {
 	dir, err := os.MkdirTemp("", "payonce-pgbouncer-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // PgBouncer's own account has to read it
+	require.NoError(t, os.Chmod(dir, 0o755)) // PgBouncer's own account has to read it
 
 	config := direct.Config().Copy()
 	port := freePort(t)
@@ -51,13 +51,13 @@ ignore_startup_parameters = search_path
 	for name, content := range map[string]string{
 		"pgbouncer.ini": ini, "users": fmt.Sprintf("%q %q\n", config.User, config.Password),
 	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644)) //nolint:gosec // as above
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644)) // as above
 	}
 	process := exec.CommandContext(t.Context(), program, filepath.Join(dir, "pgbouncer.ini"))
 	require.NoError(t, process.Start())
 	t.Cleanup(func() { _ = process.Wait() })
 
-	config.Host, config.Port, config.Fallbacks = "127.0.0.1", uint16(port), nil //nolint:gosec // a port
+	config.Host, config.Port, config.Fallbacks = "127.0.0.1", uint16(port), nil // a port
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	var pooled *pgx.Conn
 	require.Eventually(t, func() bool {

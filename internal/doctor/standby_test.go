@@ -76,7 +76,7 @@ func startStandby(t *testing.T, server *pgtest.Instance, primary *pgx.Conn, name
 	dir, err := os.MkdirTemp("", "payonce-standby-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // PostgreSQL's account has to pass through
+	require.NoError(t, os.Chmod(dir, 0o755)) // PostgreSQL's account has to pass through
 	standby, err := server.Replicate(t.Context(), name, "", cluster.Options{
 		DataDir:  dir,
 		Settings: map[string]string{"max_connections": "300", "shared_preload_libraries": ""},

@@ -42,7 +42,7 @@ func through(t *testing.T, target *Target) {
 	dir, err := os.MkdirTemp("", "payonce-pgbouncer-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	//nolint:gosec // PgBouncer refuses to run as root, and its own account has to read this
+	// PgBouncer refuses to run as root, and its own account has to read this
 	require.NoError(t, os.Chmod(dir, 0o755))
 
 	port := freePort(t)
@@ -68,7 +68,7 @@ server_round_robin = 1
 		config:                      settings,
 		filepath.Join(dir, "users"): fmt.Sprintf("%q %q\n", target.App.User, target.App.Password),
 	} {
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o644)) //nolint:gosec // as above; a test's password
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o644)) // as above; a test's password
 	}
 
 	command := exec.CommandContext(t.Context(), program, config)
@@ -83,7 +83,7 @@ server_round_robin = 1
 		}
 		return conn.Close() == nil
 	}, quietTimeout, patience)
-	target.App.Host, target.App.Port, target.App.Fallbacks = "127.0.0.1", uint16(port), nil //nolint:gosec // a port
+	target.App.Host, target.App.Port, target.App.Fallbacks = "127.0.0.1", uint16(port), nil // a port
 }
 
 func freePort(t *testing.T) int {

@@ -63,7 +63,7 @@ func runHistories(t *testing.T, target Target, level pgx.TxIsoLevel, count int) 
 	defer h.close(context.WithoutCancel(t.Context()))
 	made := 0
 	for seed := range count {
-		transactions, err := h.record(t.Context(), uint64(seed), level) //nolint:gosec // never negative
+		transactions, err := h.record(t.Context(), uint64(seed), level)
 		require.NoError(t, err)
 		made += transactions
 	}

@@ -174,7 +174,7 @@ func stopCommand(t *testing.T, program string) {
 				line = it.logged(t, "request")
 			}
 			require.Equal(t, c.outcome, line["outcome"])
-			for range it.log { //nolint:revive // until the program has ended
+			for range it.log { // until the program has ended
 			}
 			require.NoError(t, it.command.Wait())
 			_, state, _ := s.inspect(name)
