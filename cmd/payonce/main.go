@@ -42,7 +42,8 @@ PAYONCE_DATABASE_URL.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
 	}
 	root.AddCommand(newServe(), newDev(), newMigrate(), newSQL(), newAPIKey(), newReconcile(), newProxy(), newDoctor(),
-		newKeys(), newOrders(), newDemo(), newUnguarded(), newVersion())
+		newKeys(), newOrders(), newDemo(), newUnguarded(), newVersion(),
+		newHealthcheck())
 	root.SetVersionTemplate("payonce {{.Version}}\n")
 	return root
 }
