@@ -18,8 +18,7 @@ run: ## Start database, PSP simulator and server, and print a curl line to try
 
 .PHONY: demo
 demo: ## Show in a minute what happens without the guard, and with it
-	@scripts/install-test-needs.sh
-	go run ./cmd/payonce demo
+	@scripts/run.sh demo
 
 .PHONY: test
 test: ## Run all tests, with the race detector, on whatever PostgreSQL there is

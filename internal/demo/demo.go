@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -178,8 +177,12 @@ func execute(ctx context.Context, databaseURL, sql string) error {
 
 // Table prints both sides beside each other.
 func (r Result) Table(out io.Writer) error {
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(table, "\twithout the guard\twith the guard\t")
+	var problems []error
+	line := func(name string, unguarded, guarded any) {
+		_, err := fmt.Fprintf(out, "%-22s %18v %16v\n", name, unguarded, guarded)
+		problems = append(problems, err)
+	}
+	line("", "without the guard", "with the guard")
 	for _, row := range []struct {
 		name               string
 		unguarded, guarded int
@@ -193,7 +196,7 @@ func (r Result) Table(out io.Writer) error {
 		{"mails", r.Unguarded.Mails, r.Guarded.Mails},
 		{"payments lost", r.Unguarded.Lost, r.Guarded.Lost},
 	} {
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%d\t\n", row.name, row.unguarded, row.guarded)
+		line(row.name, row.unguarded, row.guarded)
 	}
-	return table.Flush() //nolint:wrapcheck // printing
+	return errors.Join(problems...)
 }

@@ -44,8 +44,8 @@ var cast = map[trouble]int{
 
 var currencies = map[string]string{"alipay": "CNY", "wechat": "CNY", "stripe": "USD", "2c2p": "SGD"}
 
-// plan lists the purchases, the same for the same seed. The servers are killed
-// last, so that a customer who waits for the end of it delays nobody.
+// plan lists the purchases, the same for the same seed. Those whose server is
+// killed come last: it is killed for all of them at once.
 func plan(seed uint64) []purchase {
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // has to repeat, guards nothing
 	names := []string{"alipay", "wechat", "stripe", "2c2p"}
@@ -64,7 +64,7 @@ func plan(seed uint64) []purchase {
 	front := all[:len(all)-cast[serverKilled]]
 	random.Shuffle(len(front), func(i, j int) { front[i], front[j] = front[j], front[i] })
 	for i := range all {
-		// Letters and digits, since 2C2P takes nothing else.
+		// Letters and digits, since 2C2P takes nothing else; WeChat Pay wants 6.
 		all[i].orderID = fmt.Sprintf("order%02d", i+1)
 	}
 	return all

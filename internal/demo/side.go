@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -111,16 +112,27 @@ func (p *performance) close() error {
 
 func (p *performance) play(ctx context.Context, purchases []purchase) (Tally, error) {
 	p.say("\n%s\n", p.name)
-	for i, bought := range purchases {
+	for _, bought := range purchases {
 		c := &customer{purchase: bought, server: p.server.URL(), client: p.client}
 		p.customers = append(p.customers, c)
 		if err := c.order(ctx); err != nil {
 			return Tally{}, err
 		}
+	}
+	struck := len(purchases) - cast[serverKilled]
+	for i, c := range p.customers[:struck] {
 		if err := p.strike(ctx, c); err != nil {
 			return Tally{}, err
 		}
-		if err := p.show(ctx, i, len(purchases), c); err != nil {
+		if err := p.show(ctx, i); err != nil {
+			return Tally{}, err
+		}
+	}
+	if err := p.killMidCharge(ctx, p.customers[struck:]); err != nil {
+		return Tally{}, err
+	}
+	for i := range p.customers[struck:] {
+		if err := p.show(ctx, struck+i); err != nil {
 			return Tally{}, err
 		}
 	}
@@ -136,7 +148,7 @@ func (p *performance) strike(ctx context.Context, c *customer) error {
 		if err := p.arm(c.provider, pspsim.Fault{Op: "charge", Fault: "delay", DelayMS: 200}); err != nil {
 			return err
 		}
-		return errors.Join(both(func() error { return c.pay(ctx) })...)
+		return together([]*customer{c, c}, func(c *customer) error { return c.pay(ctx) })
 	case answerLost:
 		err := errors.Join(p.arm(c.provider, pspsim.Fault{Op: "charge", Fault: "drop_after"}),
 			p.arm(c.provider, pspsim.Fault{Op: "query", Fault: "drop_after"}))
@@ -156,8 +168,7 @@ func (p *performance) strike(ctx context.Context, c *customer) error {
 			return err
 		}
 		return p.notifyAgain(ctx, c)
-	case serverKilled:
-		return p.killMidCharge(ctx, c)
+	case serverKilled: // by killMidCharge, for all of them at once
 	}
 	return c.pay(ctx)
 }
@@ -167,14 +178,14 @@ func (p *performance) arm(provider string, fault pspsim.Fault) error {
 	return p.simulator.Arm(fault)
 }
 
-func both(do func() error) []error {
-	errs := make([]error, 2)
-	var clicks sync.WaitGroup
-	for i := range errs {
-		clicks.Go(func() { errs[i] = do() })
+func together(customers []*customer, do func(*customer) error) error {
+	errs := make([]error, len(customers))
+	var running sync.WaitGroup
+	for i, c := range customers {
+		running.Go(func() { errs[i] = do(c) })
 	}
-	clicks.Wait()
-	return errs
+	running.Wait()
+	return errors.Join(errs...)
 }
 
 // notifyAgain repeats the notification of a payment, or sends an older one
@@ -209,32 +220,50 @@ func (p *performance) awaitPayment(ctx context.Context, c *customer) (string, er
 	}
 }
 
-// killMidCharge kills the server while the provider works on the charge, and
-// starts it again. The customer keeps trying.
-func (p *performance) killMidCharge(ctx context.Context, c *customer) error {
-	if err := p.arm(c.provider, pspsim.Fault{Op: "charge", Fault: "delay", DelayMS: int(midCharge.Milliseconds())}); err != nil {
-		return err
+// killMidCharge kills the server while the providers work on the customers'
+// charges, and starts it again. The customers keep trying.
+func (p *performance) killMidCharge(ctx context.Context, customers []*customer) error {
+	for _, c := range customers {
+		if err := p.arm(c.provider, pspsim.Fault{Op: "charge", Fault: "delay", DelayMS: int(midCharge.Milliseconds())}); err != nil {
+			return err
+		}
 	}
-	before := p.simulator.Requests()[c.provider+"/charge"]
+	p.say("  the server is killed with -9 while it charges the last %d; they keep trying\n", len(customers))
+	reached := p.chargesAsked() + len(customers)
 	paid := make(chan error, 1)
-	go func() { paid <- c.pay(ctx) }()
-	for p.simulator.Requests()[c.provider+"/charge"] == before {
+	go func() { paid <- together(customers, func(c *customer) error { return c.pay(ctx) }) }()
+	for p.chargesAsked() < reached {
 		select {
 		case err := <-paid:
-			return errors.Join(err, fmt.Errorf("order %s ended before the server could be killed", c.orderID))
+			return errors.Join(err, errors.New("the last customers' charges ended before the server could be killed"))
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	time.Sleep(midCharge / 7)
 	p.server.Kill()
 	if err := p.server.Start(ctx); err != nil {
 		return errors.Join(err, <-paid)
 	}
-	return <-paid
+	if err := <-paid; err != nil {
+		return err
+	}
+	time.Sleep(midCharge) // the providers' own work is done then
+	return nil
+}
+
+// chargesAsked counts the calls of the providers that move money.
+func (p *performance) chargesAsked() int {
+	n := 0
+	for operation, times := range p.simulator.Requests() {
+		if strings.HasSuffix(operation, "/charge") {
+			n += times
+		}
+	}
+	return n
 }
 
 // show tells how one customer fared so far.
-func (p *performance) show(ctx context.Context, i, of int, c *customer) error {
+func (p *performance) show(ctx context.Context, i int) error {
+	c := p.customers[i]
 	charged, err := p.charges(ctx, c.orderID)
 	if err != nil {
 		return err
@@ -243,7 +272,7 @@ func (p *performance) show(ctx context.Context, i, of int, c *customer) error {
 	if charged > 1 {
 		note = fmt.Sprintf("  CHARGED %d TIMES", charged)
 	}
-	p.say("  %2d/%d  %-6s  %-38s %d after %d %s%s\n", i+1, of, c.provider, c.trouble, c.told, c.requests,
+	p.say("  %2d/%d  %-6s  %-36s  %d after %d %s%s\n", i+1, len(p.customers), c.provider, c.trouble, c.told, c.requests,
 		plural(c.requests, "request"), note)
 	return nil
 }
@@ -290,7 +319,8 @@ func (p *performance) settle(ctx context.Context) (Tally, error) {
 		if tally != last {
 			last, since = tally, time.Now()
 		}
-		expected := p.name != guardedSide.name || len(tally.Broken()) == 0
+		// A double charge does not go away.
+		expected := p.name != guardedSide.name || len(tally.Broken()) == 0 || tally.DoubleCharges > 0
 		if time.Since(since) > calmFor && (expected || time.Since(started) > settleWithin) {
 			return tally, nil
 		}
