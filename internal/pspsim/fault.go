@@ -85,6 +85,13 @@ func (s *Simulator) Arm(fault Fault) error {
 	return nil
 }
 
+// Disarm takes back every fault that no call has met yet.
+func (s *Simulator) Disarm() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = nil
+}
+
 // takeFault takes the fault that is armed for a call, if any.
 func (s *Simulator) takeFault(provider, op string) Fault {
 	s.mu.Lock()
