@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/payonce/payonce/internal/cluster"
+	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/migrations"
 )
 
@@ -49,9 +50,9 @@ func schedulePurge(ctx context.Context, conn *pgx.Conn) error {
 // checkSchema applies pending migrations where that is wanted, and otherwise
 // refuses a schema that this version was not made for.
 func (s *settings) checkSchema(ctx context.Context, url string) error {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := postgres.Connect(ctx, url)
 	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
+		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if s.autoMigrate {

@@ -65,3 +65,14 @@ func TestDoctorSaysThatAllIsWell(t *testing.T) {
 	require.Contains(t, text, "nothing has to be done")
 	require.Contains(t, text, "NOTE  pg_cron_elsewhere", "notes are no reason to fail")
 }
+
+// The URL of one server may size its pool, as docs/operations.md says; the
+// commands that open one connection take it too.
+func TestSettingsOfThePoolInTheURL(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Empty(t).URL + "&pool_max_conns=12"
+	text, code := command(t, "", "migrate", "--database-url", url)
+	require.Zero(t, code, text)
+	s := settings{databaseURL: url}
+	require.NoError(t, s.checkSchema(t.Context(), url))
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/payonce/payonce/internal/payments"
+	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/migrations"
 )
 
@@ -75,9 +76,9 @@ func withConnection(ctx context.Context, url string, do func(*pgx.Conn) error) e
 	if url == "" {
 		return errNoDatabase
 	}
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := postgres.Connect(ctx, url)
 	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
+		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	return do(conn)

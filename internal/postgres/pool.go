@@ -61,3 +61,17 @@ func prepare(ctx context.Context, conn *pgx.Conn, statements []string) error {
 	}
 	return nil
 }
+
+// Connect opens one connection for a URL that may carry settings of a pool too,
+// such as pool_max_conns, which a server would refuse.
+func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("read database URL: %w", err)
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	return conn, nil
+}
