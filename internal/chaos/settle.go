@@ -20,8 +20,8 @@ const (
 // makeDueSQL spares the run the reconciler's and the outbox's growing waits. It
 // leaves alone what a holder is at work on.
 var makeDueSQL = []string{
-	"UPDATE payments.charges SET due_at = now() WHERE due_at > now() AND status IN ('pending', 'in_doubt')",
-	"UPDATE payments.refunds SET due_at = now() WHERE due_at > now() AND status IN ('pending', 'in_doubt')",
+	"UPDATE payments.charges SET due_at = now() WHERE due_at > now() AND status <> 'processing'",
+	"UPDATE payments.refunds SET due_at = now() WHERE due_at > now() AND status <> 'processing'",
 	"UPDATE payments.outbox SET due_at = now() WHERE due_at > now() AND delivered_at IS NULL",
 }
 

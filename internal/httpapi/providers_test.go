@@ -108,6 +108,7 @@ func TestProviders(t *testing.T) {
 			t.Run("in doubt, retried with a new key", func(t *testing.T) { t.Parallel(); c.inDoubtNewKey(t, name) })
 			t.Run("in doubt, reconciled", func(t *testing.T) { t.Parallel(); c.reconciled(t, name) })
 			t.Run("refund in doubt, reconciled", func(t *testing.T) { t.Parallel(); c.refundReconciled(t, name) })
+			t.Run("another tab", func(t *testing.T) { t.Parallel(); c.anotherTab(t, name) })
 			t.Run("lost notification", func(t *testing.T) { t.Parallel(); c.lostNotification(t, name) })
 			t.Run("refunds", func(t *testing.T) { t.Parallel(); c.refunds(t, name) })
 			t.Run("notifications", func(t *testing.T) { t.Parallel(); c.notifications(t, name) })
@@ -269,6 +270,24 @@ func (c providerCase) refundReconciled(t *testing.T, provider string) {
 	count, total := h.refunds("order1")
 	require.Equal(t, 1, count)
 	require.Equal(t, 300, total)
+}
+
+// anotherTab pays an order with a second key before anybody knows that it is
+// paid. Where that is the same trade at the provider, both keys' charges
+// succeed, and nobody is asked to give a second payment back.
+func (c providerCase) anotherTab(t *testing.T, provider string) {
+	h := setup(t)
+	body := c.body(t, provider, "order1", 1000)
+	require.Equal(t, http.StatusCreated, h.charge("k1", body).status)
+	other := h.charge("k2", body)
+	require.Contains(t, []int{http.StatusCreated, http.StatusConflict}, other.status, other.body)
+	c.notified(t, h, provider, "order1", "paid", 1, false)
+	h.reconcile()
+	require.Equal(t, "paid", h.orderStatus("order1"))
+	require.Equal(t, 1, h.charges("order1"))
+	require.Zero(t, h.sum("SELECT count(*) FROM payments.cases"))
+	require.Zero(t, h.sum("SELECT count(*) FROM payments.charges WHERE status <> 'succeeded'"))
+	require.Equal(t, 1, h.sum("SELECT count(*) FROM payments.outbox"))
 }
 
 // lostNotification: the buyer paid and the provider's notification never came.
