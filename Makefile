@@ -30,6 +30,11 @@ test-docker: ## Run all tests against PostgreSQL in Docker
 	@scripts/install-test-needs.sh
 	PAYONCE_TEST_SOURCE=docker go test -race -timeout 20m -count=1 ./...
 
+.PHONY: chaos
+chaos: ## Break everything for minutes and judge whether anybody paid twice (CHAOS="--seed 7 --failover synchronous")
+	@scripts/install-test-needs.sh
+	go run ./internal/chaos/run $(CHAOS)
+
 .PHONY: snapshot
 snapshot: ## Copy sql/ into the migrations
 	scripts/snapshot.sh

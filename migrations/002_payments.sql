@@ -64,6 +64,7 @@ CREATE TABLE payments.charges (
     failure_code    text,
     failure_message text,
     due_at          timestamptz,
+    unanswered_at   timestamptz,
     inquiries       int         NOT NULL DEFAULT 0,
     created_at      timestamptz NOT NULL,
     updated_at      timestamptz NOT NULL,
@@ -94,6 +95,8 @@ COMMENT ON COLUMN payments.charges.failure_code IS 'The provider''s code.';
 COMMENT ON COLUMN payments.charges.failure_message IS 'The provider''s explanation.';
 COMMENT ON COLUMN payments.charges.due_at IS
     'When the reconciler looks at it next: after the lease of its holder, and then with growing waits; null when nothing is left to do.';
+COMMENT ON COLUMN payments.charges.unanswered_at IS
+    'When the provider was last asked to move the money, as long as it has not answered that; until long after, it may move still.';
 COMMENT ON COLUMN payments.charges.inquiries IS 'How often the reconciler has looked.';
 COMMENT ON COLUMN payments.charges.created_at IS 'When the attempt began.';
 COMMENT ON COLUMN payments.charges.updated_at IS 'When its status last changed.';
@@ -153,12 +156,15 @@ CREATE TYPE payments.due_charge AS (
     merchant text,
     key      text,
     fence    bigint,
+    quiet    boolean,
     charge   payments.charge_view
 );
 COMMENT ON TYPE payments.due_charge IS 'A charge that a reconciler has taken.';
 COMMENT ON COLUMN payments.due_charge.merchant IS 'Whose charge it is: the scope of the key.';
 COMMENT ON COLUMN payments.due_charge.key IS 'The key that started it.';
 COMMENT ON COLUMN payments.due_charge.fence IS 'The fence of the key, which was taken over too; null where the charge has none to complete.';
+COMMENT ON COLUMN payments.due_charge.quiet IS
+    'True: no earlier request to move this money can still be on its way, so that the provider''s "no such trade" counts.';
 COMMENT ON COLUMN payments.due_charge.charge IS 'The charge; null when nothing is due.';
 
 CREATE TYPE payments.charge_result AS (
@@ -169,6 +175,7 @@ CREATE TYPE payments.charge_result AS (
     response_headers jsonb,
     response_body    bytea,
     retry_after_ms   int,
+    quiet            boolean,
     charge           payments.charge_view
 );
 COMMENT ON TYPE payments.charge_result IS
@@ -180,6 +187,8 @@ COMMENT ON COLUMN payments.charge_result.response_status IS 'As in guard.result.
 COMMENT ON COLUMN payments.charge_result.response_headers IS 'As in guard.result.';
 COMMENT ON COLUMN payments.charge_result.response_body IS 'As in guard.result.';
 COMMENT ON COLUMN payments.charge_result.retry_after_ms IS 'As in guard.result.';
+COMMENT ON COLUMN payments.charge_result.quiet IS
+    'True: no earlier request to move this money can still be on its way, so that the provider''s "no such trade" counts.';
 COMMENT ON COLUMN payments.charge_result.charge IS 'The charge, where there is one.';
 
 CREATE TABLE payments.refunds (
@@ -198,6 +207,7 @@ CREATE TABLE payments.refunds (
     failure_code    text,
     failure_message text,
     due_at          timestamptz,
+    unanswered_at   timestamptz,
     inquiries       int         NOT NULL DEFAULT 0,
     created_at      timestamptz NOT NULL,
     updated_at      timestamptz NOT NULL,
@@ -225,6 +235,8 @@ COMMENT ON COLUMN payments.refunds.failure_code IS 'The provider''s code.';
 COMMENT ON COLUMN payments.refunds.failure_message IS 'The provider''s explanation.';
 COMMENT ON COLUMN payments.refunds.due_at IS
     'When the reconciler looks at it next: after the lease of its holder, and then with growing waits; null when nothing is left to do.';
+COMMENT ON COLUMN payments.refunds.unanswered_at IS
+    'When the provider was last asked to move the money, as long as it has not answered that; until long after, it may move still.';
 COMMENT ON COLUMN payments.refunds.inquiries IS 'How often the reconciler has looked.';
 COMMENT ON COLUMN payments.refunds.created_at IS 'When the refund began.';
 COMMENT ON COLUMN payments.refunds.updated_at IS 'When its status last changed.';
@@ -267,12 +279,15 @@ CREATE TYPE payments.due_refund AS (
     merchant text,
     key      text,
     fence    bigint,
+    quiet    boolean,
     refund   payments.refund_view
 );
 COMMENT ON TYPE payments.due_refund IS 'A refund that a reconciler has taken.';
 COMMENT ON COLUMN payments.due_refund.merchant IS 'Whose refund it is: the scope of the key.';
 COMMENT ON COLUMN payments.due_refund.key IS 'The key that started it.';
 COMMENT ON COLUMN payments.due_refund.fence IS 'The fence of the key, which was taken over too; null where the refund has none to complete.';
+COMMENT ON COLUMN payments.due_refund.quiet IS
+    'True: no earlier request to move this money can still be on its way, so that the provider''s "no such trade" counts.';
 COMMENT ON COLUMN payments.due_refund.refund IS 'The refund; null when nothing is due.';
 
 CREATE TYPE payments.refund_result AS (
@@ -283,6 +298,7 @@ CREATE TYPE payments.refund_result AS (
     response_headers jsonb,
     response_body    bytea,
     retry_after_ms   int,
+    quiet            boolean,
     refund           payments.refund_view
 );
 COMMENT ON TYPE payments.refund_result IS
@@ -294,6 +310,8 @@ COMMENT ON COLUMN payments.refund_result.response_status IS 'As in guard.result.
 COMMENT ON COLUMN payments.refund_result.response_headers IS 'As in guard.result.';
 COMMENT ON COLUMN payments.refund_result.response_body IS 'As in guard.result.';
 COMMENT ON COLUMN payments.refund_result.retry_after_ms IS 'As in guard.result.';
+COMMENT ON COLUMN payments.refund_result.quiet IS
+    'True: no earlier request to move this money can still be on its way, so that the provider''s "no such trade" counts.';
 COMMENT ON COLUMN payments.refund_result.refund IS 'The refund, where there is one.';
 
 CREATE TYPE payments.operator_result AS (

@@ -81,6 +81,13 @@ type world struct {
 // Run does one run and returns what the judge found. An error means that the
 // run itself did not work.
 func Run(ctx context.Context, options Options) (report Report, err error) {
+	switch options.Failover {
+	case "":
+		options.Failover = NoFailover
+	case NoFailover, Synchronous, Asynchronous:
+	default:
+		return Report{}, fmt.Errorf("failover is %q; it may be %s, %s or %s", options.Failover, NoFailover, Synchronous, Asynchronous)
+	}
 	dir, remove, err := folder(options.Dir)
 	if err != nil {
 		return Report{}, err

@@ -159,13 +159,14 @@ var providerFaults = map[string][]string{
 }
 
 // armProvider has the next calls of a provider fail. A delay may be longer than
-// the servers wait: the money then moves after they asked what became of it.
+// the servers wait: the money then moves after they asked what became of it. It is
+// shorter than they hold that possible, which is twice their provider deadline.
 func (m *monkey) armProvider(context.Context) {
 	op := []string{"charge", "charge", "charge", "query", "query", "refund"}[m.random.IntN(6)]
 	faults := providerFaults[op]
 	fault := pspsim.Fault{
 		Provider: providers[m.random.IntN(len(providers))], Op: op, Fault: faults[m.random.IntN(len(faults))],
-		Times: 1 + m.random.IntN(2), DelayMS: 50 + m.random.IntN(4000),
+		Times: 1 + m.random.IntN(2), DelayMS: 50 + m.random.IntN(3500),
 	}
 	m.fail(m.simulator.Arm(fault))
 	m.injected.add("provider: " + op + " " + fault.Fault)

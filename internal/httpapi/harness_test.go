@@ -297,10 +297,20 @@ func (h *harness) reconcile() []payments.Inquiry {
 	return found
 }
 
-// holderDies ends all leases, as time does when their holders are gone.
+// holderDies ends all leases, as time does when their holders are gone, and
+// nothing that they sent is on its way any more.
 func (h *harness) holderDies() {
 	h.t.Helper()
 	h.exec("UPDATE guard.idempotency_keys SET lease_until = locked_at WHERE completed_at IS NULL")
+	h.timePasses()
+}
+
+// timePasses makes every request to move money so old that it can have no effect.
+func (h *harness) timePasses() {
+	h.t.Helper()
+	for _, table := range []string{"charges", "refunds"} {
+		h.exec("UPDATE payments." + table + " SET unanswered_at = unanswered_at - interval '1 hour'")
+	}
 }
 
 func (h *harness) exec(sql string, args ...any) {

@@ -108,6 +108,10 @@ func TestProviders(t *testing.T) {
 			t.Run("in doubt, retried with a new key", func(t *testing.T) { t.Parallel(); c.inDoubtNewKey(t, name) })
 			t.Run("in doubt, reconciled", func(t *testing.T) { t.Parallel(); c.reconciled(t, name) })
 			t.Run("refund in doubt, reconciled", func(t *testing.T) { t.Parallel(); c.refundReconciled(t, name) })
+			t.Run("late", func(t *testing.T) { t.Parallel(); c.late(t, name) })
+			t.Run("never came", func(t *testing.T) { t.Parallel(); c.neverCame(t, name) })
+			t.Run("refund late", func(t *testing.T) { t.Parallel(); c.refundLate(t, name) })
+			t.Run("refund late, then refused", func(t *testing.T) { t.Parallel(); c.refundLateRefused(t, name) })
 			t.Run("another tab", func(t *testing.T) { t.Parallel(); c.anotherTab(t, name) })
 			t.Run("lost notification", func(t *testing.T) { t.Parallel(); c.lostNotification(t, name) })
 			t.Run("refunds", func(t *testing.T) { t.Parallel(); c.refunds(t, name) })
@@ -267,6 +271,88 @@ func (c providerCase) refundReconciled(t *testing.T, provider string) {
 	}, 30*time.Second, 10*time.Millisecond)
 	got = h.post("/v1/refunds", "rk1", refundBody("order1", "", 300))
 	require.Equal(t, http.StatusCreated, got.status, got.body)
+	count, total := h.refunds("order1")
+	require.Equal(t, 1, count)
+	require.Equal(t, 300, total)
+}
+
+// late: a request to charge takes effect after its answer was given up, and after
+// the provider said that it knows no such trade. Meanwhile nobody charges again,
+// and a refusal of something else is no answer to it.
+func (c providerCase) late(t *testing.T, provider string) {
+	h := setup(t, withLimits(shortLease))
+	h.armWith(map[string]any{"provider": provider, "op": "charge", "fault": "delay", "delay_ms": 1500})
+	body := c.body(t, provider, "order1", 1000)
+	got := h.charge("k1", body)
+	require.GreaterOrEqual(t, got.status, http.StatusInternalServerError, got.body)
+	require.Zero(t, h.charges("order1"), "not yet")
+	h.armFor(provider, "charge", "decline")
+	require.Eventually(t, func() bool {
+		got = h.charge("k1", body)
+		return got.status < http.StatusInternalServerError
+	}, 30*time.Second, 50*time.Millisecond)
+	if provider == "stripe" {
+		// What was late made an intent, which the inquiry cancelled; the next one
+		// was refused.
+		require.Equal(t, http.StatusPaymentRequired, got.status, got.body)
+		require.Zero(t, h.charges("order1"))
+		return
+	}
+	require.Equal(t, http.StatusCreated, got.status, got.body)
+	require.Equal(t, 1, h.charges("order1"))
+}
+
+// neverCame: the request was lost on its way. When it cannot come any more the
+// client's retry charges, or the reconciler frees the key.
+func (c providerCase) neverCame(t *testing.T, provider string) {
+	h := setup(t, withLimits(shortLease))
+	h.armWith(map[string]any{"provider": provider, "op": "charge", "fault": "delay", "delay_ms": 20_000})
+	body := c.body(t, provider, "order1", 1000)
+	require.GreaterOrEqual(t, h.charge("k1", body).status, http.StatusInternalServerError)
+	if provider != "stripe" { // whose inquiry cancels what might come
+		h.reconcile()
+		require.Equal(t, "in_doubt", h.keyState("k1"))
+		h.timePasses()
+		h.reconcile()
+	}
+	require.Empty(t, h.keyState("k1"))
+	got := h.charge("k1", body)
+	require.Equal(t, http.StatusCreated, got.status, got.body)
+	require.Equal(t, 1, h.charges("order1"))
+}
+
+// refundLate is late for refunds. A retry that comes when the provider may be
+// believed has the same number: what is late after all is the same refund.
+func (c providerCase) refundLate(t *testing.T, provider string) {
+	h := setup(t, withLimits(shortLease))
+	c.paid(t, h, provider, "order1", 1000)
+	h.armWith(map[string]any{"provider": provider, "op": "refund", "fault": "delay", "delay_ms": 2000})
+	sent, body := time.Now(), refundBody("order1", "", 300)
+	got := h.post("/v1/refunds", "rk1", body)
+	require.Equal(t, http.StatusGatewayTimeout, got.status, got.body)
+	h.timePasses()
+	h.reconcile()
+	require.Empty(t, h.keyState("rk1"))
+	require.Eventually(t, func() bool {
+		return h.post("/v1/refunds", "rk1", body).status == http.StatusCreated
+	}, 30*time.Second, 50*time.Millisecond)
+	time.Sleep(time.Until(sent.Add(2500 * time.Millisecond))) // until the late one has come
+	count, total := h.refunds("order1")
+	require.Equal(t, 1, count)
+	require.Equal(t, 300, total)
+}
+
+// refundLateRefused: what would be refused now may have been accepted before.
+func (c providerCase) refundLateRefused(t *testing.T, provider string) {
+	h := setup(t, withLimits(shortLease))
+	c.paid(t, h, provider, "order1", 1000)
+	h.armWith(map[string]any{"provider": provider, "op": "refund", "fault": "delay", "delay_ms": 1500})
+	body := refundBody("order1", "", 300)
+	require.Equal(t, http.StatusGatewayTimeout, h.post("/v1/refunds", "rk1", body).status)
+	h.armFor(provider, "refund", "decline")
+	require.Eventually(t, func() bool {
+		return h.post("/v1/refunds", "rk1", body).status == http.StatusCreated
+	}, 30*time.Second, 50*time.Millisecond)
 	count, total := h.refunds("order1")
 	require.Equal(t, 1, count)
 	require.Equal(t, 300, total)

@@ -40,9 +40,10 @@ type movement interface {
 	// notification was faster; the movement then holds what it said.
 	finish(context.Context) (Result, error)
 	// release frees the key, abandon leaves the movement in doubt; false when
-	// another holder has taken over.
+	// another holder has taken over. answered: the provider did answer the
+	// request to move the money, so that nothing of it is on its way.
 	release(context.Context, psp.Result) (bool, error)
-	abandon(context.Context, psp.Result) (bool, error)
+	abandon(ctx context.Context, result psp.Result, answered bool) (bool, error)
 	// heldBy is the claim under which the movement is made.
 	heldBy() guard.Holder
 	// result is the Result of a movement without a stored response.
@@ -55,7 +56,12 @@ type attempt struct {
 	movement
 	// onlyAsk: this is a reconciler's, which moves no money.
 	onlyAsk bool
-	settled bool
+	// quiet: no earlier request to move this money can be on its way still, so
+	// that the provider's "no such trade" counts.
+	quiet bool
+	// answered: the provider answered this attempt's request to move the money.
+	answered bool
+	settled  bool
 }
 
 // run goes on when the client hangs up: once the key is claimed the work is
@@ -78,13 +84,14 @@ func (a *attempt) run(ctx context.Context, recovered bool) (Result, error) {
 
 // moved asks the provider to move the money, or, where an earlier holder may
 // have done that, what became of it. The answer is in doubt only when asking
-// what became of it failed too.
+// what became of it failed too, or when the provider does not know a trade that
+// an unanswered request may still make.
 func (a *attempt) moved(ctx context.Context, recovered bool) psp.Result {
 	ctx, cancel := context.WithTimeout(ctx, a.limits.Deadline)
 	defer cancel()
 	defer context.AfterFunc(a.halted, cancel)()
 	if recovered {
-		if result := a.asked(ctx); a.onlyAsk || result.Verdict != psp.NotFound {
+		if result := a.asked(ctx, a.quiet); a.onlyAsk || result.Verdict != psp.NotFound {
 			return result
 		}
 	}
@@ -94,7 +101,8 @@ func (a *attempt) moved(ctx context.Context, recovered bool) psp.Result {
 	if result.Verdict != psp.InDoubt {
 		return result
 	}
-	answer := a.asked(ctx)
+	a.answered = result.Code != ""
+	answer := a.asked(ctx, a.answered)
 	if answer.Verdict == psp.InDoubt && answer.Code == "" {
 		answer.Code = result.Code
 	}
@@ -102,9 +110,17 @@ func (a *attempt) moved(ctx context.Context, recovered bool) psp.Result {
 }
 
 // asked takes only a plain answer; an inquiry that failed leaves it in doubt.
-func (a *attempt) asked(ctx context.Context) psp.Result {
-	result := a.ask(ctx)
+func (a *attempt) asked(ctx context.Context, quiet bool) psp.Result {
+	result := believed(a.ask(ctx), quiet)
 	if result.Verdict == psp.Transient {
+		result.Verdict = psp.InDoubt
+	}
+	return result
+}
+
+// believed takes "no such trade" for in doubt while a request may be on its way.
+func believed(result psp.Result, quiet bool) psp.Result {
+	if result.Verdict == psp.NotFound && !quiet && !result.Barred {
 		result.Verdict = psp.InDoubt
 	}
 	return result
@@ -153,7 +169,9 @@ func (a *attempt) setFree(ctx context.Context, result psp.Result) (Result, error
 }
 
 func (a *attempt) leaveInDoubt(ctx context.Context, result psp.Result) (Result, error) {
-	return a.end(ctx, a.abandon, LeftInDoubt, result)
+	return a.end(ctx, func(ctx context.Context, result psp.Result) (bool, error) {
+		return a.abandon(ctx, result, a.answered)
+	}, LeftInDoubt, result)
 }
 
 func (a *attempt) end(

@@ -40,7 +40,7 @@ func (s *Service) Begin(ctx context.Context, request ChargeRequest, respond Resp
 		row = chargeRow{}
 		return s.db.QueryRow(ctx, beginChargeSQL, request.Guard.Scope, request.Guard.Key, request.Guard.Path,
 			request.Guard.Hash, chargeID, request.OrderID, request.Provider, request.Method, request.Money.Amount,
-			request.Money.Currency, s.limits.Lease, s.limits.TTL, again).Scan(row.targets()...)
+			request.Money.Currency, s.limits.Lease, s.limits.TTL, again, s.limits.quiet()).Scan(row.targets()...)
 	})
 	if err != nil {
 		return Result{}, fmt.Errorf("begin a charge on order %s: %w", request.OrderID, err)
@@ -54,7 +54,7 @@ func (s *Service) Begin(ctx context.Context, request ChargeRequest, respond Resp
 	if !ok {
 		return Result{}, fmt.Errorf("charge %s: provider %s is not configured any more", begun.Charge.ID, begun.Charge.Provider)
 	}
-	a := attempt{Service: s, movement: &charging{
+	a := attempt{Service: s, quiet: row.quiet != nil && *row.quiet, movement: &charging{
 		Service: s, provider: provider, request: request, charge: begun.Charge, respond: respond,
 		holder: guard.Holder{Scope: request.Guard.Scope, Key: request.Guard.Key, Fence: row.guard.Result().Fence},
 	}}
@@ -146,15 +146,15 @@ func (c *charging) release(ctx context.Context, result psp.Result) (bool, error)
 	return c.end(ctx, releaseChargeSQL, result)
 }
 
-func (c *charging) abandon(ctx context.Context, result psp.Result) (bool, error) {
-	return c.end(ctx, abandonChargeSQL, result)
+func (c *charging) abandon(ctx context.Context, result psp.Result, answered bool) (bool, error) {
+	return c.end(ctx, abandonChargeSQL, result, answered)
 }
 
-func (c *charging) end(ctx context.Context, sql string, result psp.Result) (bool, error) {
+func (c *charging) end(ctx context.Context, sql string, result psp.Result, more ...any) (bool, error) {
+	args := append([]any{c.holder.Scope, c.holder.Key, c.holder.Fence, c.charge.ID, result.Code, result.Message}, more...)
 	var held bool
 	err := c.settle(ctx, func(ctx context.Context) error {
-		return c.settling.QueryRow(ctx, sql, c.holder.Scope, c.holder.Key, c.holder.Fence, c.charge.ID, result.Code,
-			result.Message).Scan(&held)
+		return c.settling.QueryRow(ctx, sql, args...).Scan(&held)
 	})
 	if err != nil {
 		return false, fmt.Errorf("end charge %s without a verdict: %w", c.charge.ID, err)

@@ -139,6 +139,11 @@ type Limits struct {
 	Deadline time.Duration
 }
 
+// quiet is how long a request to move money that got no answer may take effect
+// all the same: after it, the provider's "no such trade" counts. Alipay has
+// refunds asked about no earlier than ten seconds after they were sent.
+func (l Limits) quiet() time.Duration { return 2 * l.Deadline }
+
 // DefaultLimits hold a claim for 60 seconds, give a provider 30 of them, keep a
 // response for 24 hours and know a notification for 30 days.
 func DefaultLimits() Limits {

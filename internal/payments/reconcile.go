@@ -26,7 +26,7 @@ type Inquiry struct {
 func (s *Service) InquireCharge(ctx context.Context, respond RespondCharge) (Inquiry, bool, error) {
 	var due dueColumns
 	var columns chargeColumns
-	err := s.db.QueryRow(ctx, claimDueChargeSQL, s.names(), s.limits.Lease, s.limits.TTL).
+	err := s.db.QueryRow(ctx, claimDueChargeSQL, s.names(), s.limits.Lease, s.limits.TTL, s.limits.quiet()).
 		Scan(append(due.targets(), columns.targets()...)...)
 	if err != nil {
 		return Inquiry{}, false, fmt.Errorf("take a due charge: %w", err)
@@ -47,7 +47,7 @@ func (s *Service) InquireCharge(ctx context.Context, respond RespondCharge) (Inq
 func (s *Service) InquireRefund(ctx context.Context, respond RespondRefund) (Inquiry, bool, error) {
 	var due dueColumns
 	var columns refundColumns
-	err := s.db.QueryRow(ctx, claimDueRefundSQL, s.names(), s.limits.Lease, s.limits.TTL).
+	err := s.db.QueryRow(ctx, claimDueRefundSQL, s.names(), s.limits.Lease, s.limits.TTL, s.limits.quiet()).
 		Scan(append(due.targets(), columns.targets()...)...)
 	if err != nil {
 		return Inquiry{}, false, fmt.Errorf("take a due refund: %w", err)
@@ -76,13 +76,13 @@ func (s *Service) inquire(
 	}()
 	if due.fence != nil {
 		s.metrics.TakeOver(work, metrics.Reconciler)
-		a := attempt{Service: s, movement: asked, onlyAsk: true}
+		a := attempt{Service: s, movement: asked, onlyAsk: true, quiet: due.isQuiet()}
 		result, err := a.run(ctx, true)
 		return Inquiry{Outcome: result.Outcome}, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.limits.Deadline)
 	defer cancel()
-	result := asked.ask(bounded)
+	result := believed(asked.ask(bounded), due.isQuiet())
 	var status Status
 	err = s.settling.QueryRow(ctx, recordSQL, *due.merchant, id, inquiryStatus(result.Verdict), result.TradeNo,
 		result.Code, result.Message).Scan(&status)
@@ -125,9 +125,12 @@ func (s *Service) names() []string {
 type dueColumns struct {
 	merchant, key *string
 	fence         *int64
+	quiet         *bool
 }
 
-func (d *dueColumns) targets() []any { return []any{&d.merchant, &d.key, &d.fence} }
+func (d *dueColumns) targets() []any { return []any{&d.merchant, &d.key, &d.fence, &d.quiet} }
+
+func (d *dueColumns) isQuiet() bool { return d.quiet != nil && *d.quiet }
 
 func (d *dueColumns) holder() guard.Holder {
 	holder := guard.Holder{Scope: *d.merchant, Key: *d.key}

@@ -34,7 +34,7 @@ func (s *Service) BeginRefund(ctx context.Context, request RefundRequest, respon
 		row = refundRow{}
 		return s.db.QueryRow(ctx, beginRefundSQL, request.Guard.Scope, request.Guard.Key, request.Guard.Path,
 			request.Guard.Hash, request.OrderID, request.RefundID, newRefundID, request.Amount, s.limits.Lease,
-			s.limits.TTL, again).Scan(row.targets()...)
+			s.limits.TTL, again, s.limits.quiet()).Scan(row.targets()...)
 	})
 	if err != nil {
 		return Result{}, fmt.Errorf("begin a refund of order %s: %w", request.OrderID, err)
@@ -48,7 +48,7 @@ func (s *Service) BeginRefund(ctx context.Context, request RefundRequest, respon
 	if !ok {
 		return Result{}, fmt.Errorf("refund %s: provider %s is not configured any more", begun.Refund.ID, begun.Refund.Provider)
 	}
-	a := attempt{Service: s, movement: &refunding{
+	a := attempt{Service: s, quiet: row.quiet != nil && *row.quiet, movement: &refunding{
 		Service: s, provider: provider, reason: request.Reason, refund: begun.Refund, respond: respond,
 		holder: guard.Holder{Scope: request.Guard.Scope, Key: request.Guard.Key, Fence: row.guard.Result().Fence},
 	}}
@@ -133,15 +133,15 @@ func (r *refunding) release(ctx context.Context, result psp.Result) (bool, error
 	return r.end(ctx, releaseRefundSQL, result)
 }
 
-func (r *refunding) abandon(ctx context.Context, result psp.Result) (bool, error) {
-	return r.end(ctx, abandonRefundSQL, result)
+func (r *refunding) abandon(ctx context.Context, result psp.Result, answered bool) (bool, error) {
+	return r.end(ctx, abandonRefundSQL, result, answered)
 }
 
-func (r *refunding) end(ctx context.Context, sql string, result psp.Result) (bool, error) {
+func (r *refunding) end(ctx context.Context, sql string, result psp.Result, more ...any) (bool, error) {
+	args := append([]any{r.holder.Scope, r.holder.Key, r.holder.Fence, r.refund.ID, result.Code, result.Message}, more...)
 	var held bool
 	err := r.settle(ctx, func(ctx context.Context) error {
-		return r.settling.QueryRow(ctx, sql, r.holder.Scope, r.holder.Key, r.holder.Fence, r.refund.ID, result.Code,
-			result.Message).Scan(&held)
+		return r.settling.QueryRow(ctx, sql, args...).Scan(&held)
 	})
 	if err != nil {
 		return false, fmt.Errorf("end refund %s without a verdict: %w", r.refund.ID, err)

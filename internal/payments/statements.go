@@ -15,20 +15,20 @@ const (
        (r.charge).trade_no, (r.charge).next_action, (r.charge).failure_code, (r.charge).failure_message,
        (r.charge).created_at, (r.charge).updated_at`
 
-	chargeResultColumns = guardColumns + `, ` + chargeColumnList
+	chargeResultColumns = guardColumns + `, r.quiet, ` + chargeColumnList
 
 	refundColumnList = `(r.refund).refund_id, (r.refund).order_id, (r.refund).charge_id,
        (r.refund).provider, (r.refund).amount, (r.refund).currency, (r.refund).status, (r.refund).trade_no,
        (r.refund).failure_code, (r.refund).failure_message, (r.refund).created_at, (r.refund).updated_at,
        (r.refund).charge_trade_no, (r.refund).charge_attempt, (r.refund).charge_amount`
 
-	refundResultColumns = guardColumns + `, ` + refundColumnList
+	refundResultColumns = guardColumns + `, r.quiet, ` + refundColumnList
 
 	beginChargeSQL = `SELECT ` + chargeResultColumns + `
   FROM payments.begin_charge(p_merchant => $1::text, p_key => $2::text, p_request_path => $3::text,
        p_request_hash => $4::bytea, p_charge_id => $5::text, p_order_id => $6::text, p_provider => $7::text,
        p_method => $8::text, p_amount => $9::bigint, p_currency => $10::text, p_lease => $11::interval,
-       p_ttl => $12::interval, p_again => $13::boolean) AS r`
+       p_ttl => $12::interval, p_again => $13::boolean, p_quiet => $14::interval) AS r`
 
 	finishChargeSQL = `SELECT ` + chargeResultColumns + `
   FROM payments.finish_charge(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
@@ -41,13 +41,13 @@ const (
        p_charge_id => $4::text, p_failure_code => nullif($5::text, ''), p_failure_message => nullif($6::text, ''))`
 
 	abandonChargeSQL = `SELECT payments.abandon_charge(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
-       p_charge_id => $4::text, p_code => nullif($5::text, ''), p_message => nullif($6::text, ''))`
+       p_charge_id => $4::text, p_code => nullif($5::text, ''), p_message => nullif($6::text, ''), p_answered => $7::boolean)`
 
 	beginRefundSQL = `SELECT ` + refundResultColumns + `
   FROM payments.begin_refund(p_merchant => $1::text, p_key => $2::text, p_request_path => $3::text,
        p_request_hash => $4::bytea, p_order_id => $5::text, p_refund_id => nullif($6::text, ''),
        p_new_id => $7::text, p_amount => $8::bigint, p_lease => $9::interval, p_ttl => $10::interval,
-       p_again => $11::boolean) AS r`
+       p_again => $11::boolean, p_quiet => $12::interval) AS r`
 
 	finishRefundSQL = `SELECT ` + refundResultColumns + `
   FROM payments.finish_refund(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
@@ -59,7 +59,7 @@ const (
        p_refund_id => $4::text, p_failure_code => nullif($5::text, ''), p_failure_message => nullif($6::text, ''))`
 
 	abandonRefundSQL = `SELECT payments.abandon_refund(p_merchant => $1::text, p_key => $2::text, p_fence => $3::bigint,
-       p_refund_id => $4::text, p_code => nullif($5::text, ''), p_message => nullif($6::text, ''))`
+       p_refund_id => $4::text, p_code => nullif($5::text, ''), p_message => nullif($6::text, ''), p_answered => $7::boolean)`
 
 	notificationSQL = `SELECT payments.apply_notification(p_provider => $1::text, p_event_key => $2::text, p_event => $3::text,
        p_order_id => $4::text, p_trade_no => nullif($5::text, ''), p_amount => CASE WHEN $7::text <> '' THEN $6::bigint END,
@@ -75,11 +75,13 @@ const (
        p_response_status => $10::int, p_response_headers => $11::jsonb, p_response_body => $12::bytea,
        p_ttl => $13::interval) AS r`
 
-	claimDueChargeSQL = `SELECT r.merchant, r.key, r.fence, ` + chargeColumnList + `
-  FROM payments.claim_due_charge(p_providers => $1::text[], p_lease => $2::interval, p_ttl => $3::interval) AS r`
+	claimDueChargeSQL = `SELECT r.merchant, r.key, r.fence, r.quiet, ` + chargeColumnList + `
+  FROM payments.claim_due_charge(p_providers => $1::text[], p_lease => $2::interval, p_ttl => $3::interval,
+       p_quiet => $4::interval) AS r`
 
-	claimDueRefundSQL = `SELECT r.merchant, r.key, r.fence, ` + refundColumnList + `
-  FROM payments.claim_due_refund(p_providers => $1::text[], p_lease => $2::interval, p_ttl => $3::interval) AS r`
+	claimDueRefundSQL = `SELECT r.merchant, r.key, r.fence, r.quiet, ` + refundColumnList + `
+  FROM payments.claim_due_refund(p_providers => $1::text[], p_lease => $2::interval, p_ttl => $3::interval,
+       p_quiet => $4::interval) AS r`
 
 	recordChargeSQL = `SELECT payments.record_charge_inquiry(p_merchant => $1::text, p_charge_id => $2::text,
        p_status => $3::text, p_trade_no => nullif($4::text, ''), p_failure_code => nullif($5::text, ''),
@@ -191,10 +193,13 @@ func orEmpty(text *string) string {
 // chargeRow is one row of payments.charge_result.
 type chargeRow struct {
 	guard  guard.Columns
+	quiet  *bool
 	charge chargeColumns
 }
 
-func (r *chargeRow) targets() []any { return append(r.guard.Targets(), r.charge.targets()...) }
+func (r *chargeRow) targets() []any {
+	return append(append(r.guard.Targets(), &r.quiet), r.charge.targets()...)
+}
 
 func (r *chargeRow) result() Result {
 	result := resultOf(r.guard.Result())
@@ -205,10 +210,13 @@ func (r *chargeRow) result() Result {
 // refundRow is one row of payments.refund_result.
 type refundRow struct {
 	guard  guard.Columns
+	quiet  *bool
 	refund refundColumns
 }
 
-func (r *refundRow) targets() []any { return append(r.guard.Targets(), r.refund.targets()...) }
+func (r *refundRow) targets() []any {
+	return append(append(r.guard.Targets(), &r.quiet), r.refund.targets()...)
+}
 
 func (r *refundRow) result() Result {
 	result := resultOf(r.guard.Result())

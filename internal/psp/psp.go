@@ -89,6 +89,9 @@ type Trade struct {
 // Result is a provider's answer, judged.
 type Result struct {
 	Verdict Verdict
+	// Barred goes with NotFound: the query also saw to it that no request that is
+	// still on its way can move the money.
+	Barred bool
 	// TradeNo is the provider's number for the trade, where it told one.
 	TradeNo string
 	// Paid is the amount that the provider says was paid; zero when untold.

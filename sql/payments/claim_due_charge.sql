@@ -8,7 +8,8 @@
 CREATE OR REPLACE FUNCTION payments.claim_due_charge(
     p_providers text[],
     p_lease     interval DEFAULT '60 seconds',
-    p_ttl       interval DEFAULT '24 hours'
+    p_ttl       interval DEFAULT '24 hours',
+    p_quiet     interval DEFAULT '60 seconds'
 )
 RETURNS payments.due_charge
 LANGUAGE plpgsql
@@ -79,6 +80,7 @@ BEGIN
         v_taken.merchant := v_row.merchant;
         v_taken.key := v_row.idempotency_key;
         v_taken.fence := v_claim.fence;
+        v_taken.quiet := coalesce(v_row.unanswered_at < v_now - p_quiet, true);
         v_taken.charge := payments.view_charge(v_row);
         RETURN v_taken;
     END LOOP;
@@ -86,7 +88,7 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.claim_due_charge(text[], interval, interval) IS
+COMMENT ON FUNCTION payments.claim_due_charge(text[], interval, interval, interval) IS
 'Takes the charge that is longest due for an inquiry at one of the providers, for a reconciler; null: nothing is due.
 With a fence: the key was taken over too; ask the provider, then call finish_charge, release_charge or abandon_charge (a
 charge that is succeeded, pending or failed is decided already, finish it). Without: ask the provider, then call

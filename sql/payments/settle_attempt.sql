@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION payments.settle_attempt(
     p_status       text,
     p_failure_kind text,
     p_code         text,
-    p_message      text
+    p_message      text,
+    p_answered     boolean DEFAULT false
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -36,6 +37,7 @@ BEGIN
            failure_code = p_code,
            failure_message = p_message,
            due_at = CASE p_status WHEN 'in_doubt' THEN v_now + payments.inquiry_wait(c.inquiries, false) END,
+           unanswered_at = CASE WHEN p_status = 'in_doubt' AND NOT p_answered THEN c.unanswered_at END,
            updated_at = v_now
      WHERE c.charge_id = p_charge_id
        AND c.status = 'processing';
@@ -51,5 +53,5 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.settle_attempt(text, text, text, text, text, text) IS
+COMMENT ON FUNCTION payments.settle_attempt(text, text, text, text, text, text, boolean) IS
 'Internal: moves a processing charge to failed (unsent) or in_doubt and journals it. Raises IK101 for an unknown charge.';

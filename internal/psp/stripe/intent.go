@@ -128,7 +128,7 @@ func (p *Provider) Query(ctx context.Context, trade psp.Trade) psp.Result {
 	intent, err := p.open(ctx, trade)
 	switch {
 	case errors.Is(err, errSpent):
-		return psp.Result{Verdict: psp.NotFound, Message: err.Error()}
+		return psp.Result{Verdict: psp.NotFound, Barred: true, Message: err.Error()}
 	case err != nil:
 		return failed(asking, err)
 	}
@@ -185,6 +185,7 @@ func (p *Provider) ended(ctx context.Context, intent *sdk.PaymentIntent, trade p
 	}
 	result := judged(intent)
 	unpaid := result.Verdict == psp.NotFound || result.Verdict == psp.Terminal
+	result.Barred = result.Verdict == psp.NotFound
 	if !unpaid || intent.Status == sdk.PaymentIntentStatusCanceled {
 		return result
 	}

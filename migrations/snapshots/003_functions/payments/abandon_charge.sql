@@ -6,7 +6,8 @@ CREATE OR REPLACE FUNCTION payments.abandon_charge(
     p_fence     bigint,
     p_charge_id text,
     p_code      text,
-    p_message   text
+    p_message   text,
+    p_answered  boolean DEFAULT false
 )
 RETURNS boolean
 LANGUAGE plpgsql
@@ -21,11 +22,12 @@ BEGIN
     END IF;
     PERFORM payments.settle_attempt(
         p_merchant => p_merchant, p_charge_id => p_charge_id, p_status => 'in_doubt', p_failure_kind => NULL,
-        p_code => p_code, p_message => p_message);
+        p_code => p_code, p_message => p_message, p_answered => p_answered);
     RETURN true;
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.abandon_charge(text, text, bigint, text, text, text) IS
+COMMENT ON FUNCTION payments.abandon_charge(text, text, bigint, text, text, text, boolean) IS
 'Records that nobody knows whether the money moved and ends the claim''s lease: the next request asks the provider
-first. Returns false, and changes nothing, when the fence is stale. Raises IK101 for an unknown charge.';
+first. Returns false, and changes nothing, when the fence is stale. p_answered: the provider
+answered the request to move the money, only nobody knows what that means; nothing of it is still on its way. Raises IK101 for an unknown charge.';

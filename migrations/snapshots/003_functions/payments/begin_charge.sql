@@ -18,7 +18,8 @@ CREATE OR REPLACE FUNCTION payments.begin_charge(
     p_currency     text,
     p_lease        interval DEFAULT '60 seconds',
     p_ttl          interval DEFAULT '24 hours',
-    p_again        boolean DEFAULT false
+    p_again        boolean DEFAULT false,
+    p_quiet        interval DEFAULT '60 seconds'
 )
 RETURNS payments.charge_result
 LANGUAGE plpgsql
@@ -55,6 +56,7 @@ BEGIN
          WHERE i.state = 'held' AND i.fence = v_charge.fence;
         IF FOUND THEN
             v_result.outcome := 'claimed';
+            v_result.quiet := true;
             v_result.retry_after_ms := NULL;
             v_result.charge := payments.view_charge(v_charge);
         END IF;
@@ -118,20 +120,23 @@ BEGIN
     IF v_charge.charge_id IS NULL THEN
         INSERT INTO payments.charges AS c (
             charge_id, order_id, merchant, idempotency_key, fence, provider, method, amount, currency,
-            attempt, status, due_at, created_at, updated_at)
+            attempt, status, due_at, unanswered_at, created_at, updated_at)
         VALUES (
             p_charge_id, p_order_id, p_merchant, p_key, v_claim.fence, p_provider, p_method, p_amount, p_currency,
             1 + (SELECT count(*) FROM payments.charges AS e
                   WHERE e.order_id = p_order_id AND e.failure_kind = 'refused'),
-            'processing', v_now + p_lease, v_now, v_now)
+            'processing', v_now + p_lease, v_now, v_now, v_now)
         RETURNING c.* INTO v_charge;
+        v_result.quiet := true;
         INSERT INTO payments.journal (order_id, charge_id, event, detail, at)
         VALUES (p_order_id, p_charge_id, 'charge_started',
                 jsonb_build_object('provider', p_provider, 'attempt', v_charge.attempt), v_now);
     ELSE
+        v_result.quiet := coalesce(v_charge.unanswered_at < v_now - p_quiet, true);
         UPDATE payments.charges AS c
            SET status = CASE c.status WHEN 'in_doubt' THEN 'processing' ELSE c.status END,
-               fence = v_claim.fence, due_at = v_now + p_lease, updated_at = v_now
+               fence = v_claim.fence, due_at = v_now + p_lease, updated_at = v_now,
+               unanswered_at = CASE WHEN v_result.quiet THEN v_now ELSE c.unanswered_at END
          WHERE c.charge_id = v_charge.charge_id
         RETURNING c.* INTO v_charge;
         IF v_charge.status = 'processing' THEN
@@ -147,11 +152,11 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.begin_charge(text, text, text, bytea, text, text, text, text, bigint, text, interval, interval, boolean) IS
+COMMENT ON FUNCTION payments.begin_charge(text, text, text, bytea, text, text, text, text, bigint, text, interval, interval, boolean, interval) IS
 'Claims the key and starts a charge on the order, which is created when it does not exist. One row; outcomes beside
 those of guard.claim:
   claimed             call the provider, then finish_charge, release_charge or abandon_charge. recovered = true: ask the
-                      provider first. charge.status succeeded, pending or failed: the charge is decided already, finish it.
+                      provider first, and charge only when it has no such trade and quiet = true. charge.status succeeded, pending or failed: the charge is decided already, finish it.
   order_taken         the order id belongs to another merchant.
   order_mismatch      the order has another amount or currency.
   order_paid          already paid by the charge in this row, under another key.
@@ -160,4 +165,4 @@ those of guard.claim:
   charge_in_progress  another key''s charge on this order is running or in doubt; come back after retry_after_ms, or with
                       that key.
 After one of the last six the key is free again. p_again: the answer to the same call, with the same p_charge_id, was lost;
-it is given again.';
+it is given again. p_quiet: how long a provider may take for a request that it has not answered.';

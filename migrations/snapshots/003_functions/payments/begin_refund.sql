@@ -15,7 +15,8 @@ CREATE OR REPLACE FUNCTION payments.begin_refund(
     p_amount       bigint,
     p_lease        interval DEFAULT '60 seconds',
     p_ttl          interval DEFAULT '24 hours',
-    p_again        boolean DEFAULT false
+    p_again        boolean DEFAULT false,
+    p_quiet        interval DEFAULT '60 seconds'
 )
 RETURNS payments.refund_result
 LANGUAGE plpgsql
@@ -53,6 +54,7 @@ BEGIN
          WHERE i.state = 'held' AND i.fence = v_refund.fence;
         IF FOUND THEN
             v_result.outcome := 'claimed';
+            v_result.quiet := true;
             v_result.retry_after_ms := NULL;
             v_result.refund := payments.view_refund(v_refund);
         END IF;
@@ -70,12 +72,13 @@ BEGIN
     IF NOT FOUND THEN
         v_result.outcome := 'order_unknown';
     ELSE
-        -- Without a number of the client's, a claim that was never completed
-        -- has to find the refund that it started.
+        -- Without a number of the client's, a claim that was never completed, or
+        -- was free to start anew, has to go on under the number that it made: the
+        -- provider knows by it that this is not another refund.
         SELECT * INTO v_refund
           FROM payments.refunds AS r
          WHERE r.refund_id = p_refund_id
-            OR (p_refund_id IS NULL AND v_claim.recovered AND r.order_id = p_order_id
+            OR (p_refund_id IS NULL AND (v_claim.recovered OR r.failure_kind = 'unsent') AND r.order_id = p_order_id
                 AND r.idempotency_key = p_key AND r.amount = p_amount)
          ORDER BY r.created_at DESC
          LIMIT 1
@@ -121,10 +124,10 @@ BEGIN
     IF v_refund.refund_id IS NULL THEN
         INSERT INTO payments.refunds AS r (
             refund_id, order_id, charge_id, merchant, idempotency_key, fence, amount, currency, status,
-            due_at, created_at, updated_at)
+            due_at, unanswered_at, created_at, updated_at)
         VALUES (
             coalesce(p_refund_id, p_new_id), p_order_id, v_order.paid_charge_id, p_merchant, p_key, v_claim.fence,
-            p_amount, v_order.currency, 'processing', v_now + p_lease, v_now, v_now)
+            p_amount, v_order.currency, 'processing', v_now + p_lease, v_now, v_now, v_now)
         ON CONFLICT (refund_id) DO NOTHING
         RETURNING r.* INTO v_refund;
         IF NOT FOUND THEN
@@ -135,6 +138,7 @@ BEGIN
             v_result.recovered := false;
             RETURN v_result;
         END IF;
+        v_result.quiet := true;
         INSERT INTO payments.journal (order_id, charge_id, event, detail, at)
         VALUES (p_order_id, v_refund.charge_id, 'refund_started',
                 jsonb_build_object('refund_id', v_refund.refund_id, 'amount', p_amount), v_now);
@@ -146,13 +150,15 @@ BEGIN
             v_result.recovered := false;
             v_refund.status := 'processing';
         END IF;
+        v_result.quiet := coalesce(v_refund.unanswered_at < v_now - p_quiet, true);
         UPDATE payments.refunds AS r
            SET status = CASE WHEN v_refund.status = 'in_doubt' THEN 'processing' ELSE v_refund.status END,
                idempotency_key = p_key, fence = v_claim.fence,
                failure_kind = CASE v_refund.status WHEN 'failed' THEN r.failure_kind END,
                failure_code = CASE v_refund.status WHEN 'failed' THEN r.failure_code END,
                failure_message = CASE v_refund.status WHEN 'failed' THEN r.failure_message END,
-               due_at = v_now + p_lease, updated_at = v_now
+               due_at = v_now + p_lease, updated_at = v_now,
+               unanswered_at = CASE WHEN v_result.quiet THEN v_now ELSE r.unanswered_at END
          WHERE r.refund_id = v_refund.refund_id
         RETURNING r.* INTO v_refund;
         IF v_refund.status = 'processing' THEN
@@ -167,11 +173,11 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.begin_refund(text, text, text, bytea, text, text, text, bigint, interval, interval, boolean) IS
+COMMENT ON FUNCTION payments.begin_refund(text, text, text, bytea, text, text, text, bigint, interval, interval, boolean, interval) IS
 'Claims the key and starts a refund of a paid order, numbered p_refund_id or, where that is null, p_new_id. One row;
 outcomes beside those of guard.claim:
   claimed                 call the provider, then finish_refund, release_refund or abandon_refund. recovered = true: ask the
-                          provider first. refund.status succeeded, pending or failed: decided already, finish it.
+                          provider first, and refund only when it has no such refund and quiet = true. refund.status succeeded, pending or failed: decided already, finish it.
   order_unknown           there is no such order of this merchant.
   order_not_paid          nothing was captured yet.
   refund_exceeds_capture  the order''s refunds would be above what was captured.
@@ -179,4 +185,4 @@ outcomes beside those of guard.claim:
   refund_exists           the refund was made under another key, see refund.
   refund_in_progress      another key''s holder is at work on this refund; come back after retry_after_ms.
 After one of the last six the key is free again. p_again: the answer to the same call, with the same p_new_id, was lost;
-it is given again.';
+it is given again. p_quiet: how long a provider may take for a request that it has not answered.';

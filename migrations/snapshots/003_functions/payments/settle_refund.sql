@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION payments.settle_refund(
     p_status       text,
     p_failure_kind text,
     p_code         text,
-    p_message      text
+    p_message      text,
+    p_answered     boolean DEFAULT false
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -36,6 +37,7 @@ BEGIN
            failure_code = p_code,
            failure_message = p_message,
            due_at = CASE p_status WHEN 'in_doubt' THEN v_now + payments.inquiry_wait(r.inquiries, false) END,
+           unanswered_at = CASE WHEN p_status = 'in_doubt' AND NOT p_answered THEN r.unanswered_at END,
            updated_at = v_now
      WHERE r.refund_id = p_refund_id
        AND r.status = 'processing'
@@ -49,5 +51,5 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.settle_refund(text, text, text, text, text, text) IS
+COMMENT ON FUNCTION payments.settle_refund(text, text, text, text, text, text, boolean) IS
 'Internal: moves a processing refund to failed (unsent) or in_doubt and journals it. Raises IK101 for an unknown refund.';
