@@ -38,7 +38,7 @@ func newBalancer(ctx context.Context, servers []string) (*balancer, error) {
 			if err != nil {
 				return
 			}
-			b.running.Go(func() { b.serve(client) })
+			b.running.Go(func() { b.serve(ctx, client) })
 		}
 	})
 	return b, nil
@@ -74,9 +74,9 @@ func (b *balancer) drop(conn net.Conn) {
 	delete(b.open, conn)
 }
 
-func (b *balancer) serve(client net.Conn) {
+func (b *balancer) serve(ctx context.Context, client net.Conn) {
 	defer b.drop(client)
-	server := b.dial()
+	server := b.dial(ctx)
 	if server == nil {
 		return
 	}
@@ -95,11 +95,12 @@ func (b *balancer) serve(client net.Conn) {
 	both.Wait()
 }
 
-func (b *balancer) dial() net.Conn {
+func (b *balancer) dial(ctx context.Context) net.Conn {
+	dialer := net.Dialer{Timeout: dialTimeout}
 	first := b.next.Add(1)
 	for i := range uint64(len(b.servers)) {
 		address := b.servers[(first+i)%uint64(len(b.servers))]
-		if server, err := net.DialTimeout("tcp", address, dialTimeout); err == nil {
+		if server, err := dialer.DialContext(ctx, "tcp", address); err == nil {
 			return server
 		}
 	}
