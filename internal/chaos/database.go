@@ -30,7 +30,7 @@ const (
 
 	// appRole may do what payonce_app may and no more.
 	appRole     = "payonce_chaos"
-	appPassword = "payonce_chaos" //nolint:gosec // of a server that lives for minutes
+	appPassword = "payonce_chaos"
 
 	// replicationLag is how far an asynchronous standby is behind.
 	replicationLag = 2 * time.Second
