@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -38,7 +37,12 @@ func newDev() *cobra.Command {
 }
 
 func (s *settings) dev(ctx context.Context, apiKey string, out io.Writer) error {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	log := newLog()
+	stopTracing, err := s.startTracing(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	s.autoMigrate = true
 	keys, err := pspsim.LoadOrCreateKeys(filepath.Join(s.dataDir, "keys"))
 	if err != nil {
@@ -52,7 +56,7 @@ func (s *settings) dev(ctx context.Context, apiKey string, out io.Writer) error 
 	stopSimulator := simulate(listener, pspsim.Options{Keys: keys, NotifyURL: server, Logger: log}, log)
 	defer stopSimulator()
 	simulator := "http://" + listener.Addr().String()
-	all, err := providers.Simulated(keys, simulator, server)
+	all, err := providers.Simulated(keys, simulator, server, s.tracing.Client())
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/housekeeping"
-	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/internal/proxy"
 	"github.com/payonce/payonce/internal/version"
 )
@@ -44,7 +43,13 @@ service, each retry gets the stored answer. docs/proxy.md has the routes file.
   payonce proxy --upstream http://127.0.0.1:9000 --listen 127.0.0.1:8080`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.proxy(cmd.Context(), slog.New(slog.NewJSONHandler(os.Stderr, nil)), nil)
+			log := newLog()
+			stopTracing, err := s.startTracing(cmd.Context(), log)
+			if err != nil {
+				return err
+			}
+			defer stopTracing()
+			return s.proxy(cmd.Context(), log, nil)
 		},
 	}
 	s.proxyFlags(cmd.Flags())
@@ -86,13 +91,14 @@ func (s *proxySettings) proxy(
 	if err := s.checkSchema(ctx, databaseURL); err != nil {
 		return err
 	}
-	pool, err := postgres.Open(ctx, databaseURL, guard.Statements()...)
+	pool, err := s.openPool(ctx, databaseURL, guard.Statements()...)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
 	handler, err := proxy.New(proxy.Options{
 		Upstream: upstream, Config: config, Connections: s.connections, Pool: pool, Log: log,
+		Tracing: s.tracing,
 	})
 	if err != nil {
 		return err
@@ -121,7 +127,7 @@ func (s *proxySettings) proxy(
 	// No limit on a whole request or answer: what is not guarded may be a stream.
 	// The proxy bounds what it guards.
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: s.tracing.Handler(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	return s.runServer(ctx, listener, server, stopping{drain: handler.Drain, halt: handler.Halt})
 }

@@ -37,7 +37,7 @@ The providers are configured by the environment, as for serve.`,
 				return errNoDatabase
 			}
 			log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-			all, err := providers.Configured(os.Getenv)
+			all, err := providers.Configured(os.Getenv, nil)
 			if err != nil {
 				return err
 			}

@@ -18,7 +18,6 @@ import (
 	"github.com/payonce/payonce/internal/httpapi"
 	"github.com/payonce/payonce/internal/outbox"
 	"github.com/payonce/payonce/internal/payments"
-	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/internal/providers"
 	"github.com/payonce/payonce/internal/psp"
 	"github.com/payonce/payonce/internal/reconcile"
@@ -32,8 +31,13 @@ func newServe() *cobra.Command {
 		Short: "Serve the payment API",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-			all, err := providers.Configured(os.Getenv)
+			log := newLog()
+			stopTracing, err := s.startTracing(cmd.Context(), log)
+			if err != nil {
+				return err
+			}
+			defer stopTracing()
+			all, err := providers.Configured(os.Getenv, s.tracing.Client())
 			if err != nil {
 				return err
 			}
@@ -58,7 +62,7 @@ func (s *settings) serve(
 	if err := s.checkSchema(ctx, url); err != nil {
 		return err
 	}
-	pool, err := postgres.Open(ctx, url, append(guard.Statements(), payments.Statements()...)...)
+	pool, err := s.openPool(ctx, url, append(guard.Statements(), payments.Statements()...)...)
 	if err != nil {
 		return err
 	}
@@ -82,13 +86,15 @@ func (s *settings) serve(
 	if s.outboxURL != "" {
 		running.Go(func() { outbox.Deliver(background, pool, s.outboxURL, log) })
 	}
+	service.Trace(s.tracing.Tracer())
 	reconciler := reconcile.New(service, httpapi.StoredCharge, httpapi.StoredRefund, log)
 	running.Go(func() { reconciler.Run(background) })
 	defer running.Wait()
 	defer stopBackground()
 	log.InfoContext(ctx, "serving the API", "address", listener.Addr().String(), "version", version.Get().Version)
 	api := httpapi.New(service, payments.NewAPIKeys(pool), log)
-	return s.run(ctx, listener, api, stopping{drain: api.Drain, halt: service.Halt})
+	traced := s.tracing.Handler(api, "/healthz", "/readyz", "/metrics")
+	return s.run(ctx, listener, traced, stopping{drain: api.Drain, halt: service.Halt})
 }
 
 // stopping is what a server does before and after it waits for running requests.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/payonce/payonce/internal/payments"
+	"github.com/payonce/payonce/internal/tracing"
 )
 
 // settings are what the commands share; each command takes the flags it needs.
@@ -24,6 +25,9 @@ type settings struct {
 	outboxURL   string
 	stopWithin  time.Duration
 	drainDelay  time.Duration
+
+	// tracing is nil when it is off.
+	tracing *tracing.Tracing
 }
 
 func (s *settings) databaseFlags(flags *pflag.FlagSet) {

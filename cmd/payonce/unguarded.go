@@ -23,7 +23,7 @@ func newUnguarded() *cobra.Command {
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			all, err := providers.Configured(os.Getenv)
+			all, err := providers.Configured(os.Getenv, nil)
 			if err != nil {
 				return err
 			}

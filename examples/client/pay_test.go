@@ -94,7 +94,7 @@ func serve(t *testing.T, options pspsim.Options, script ...action) *server {
 		simulator.Close()
 		sim.Close()
 	})
-	all, err := providers.Simulated(keys, sim.URL, address)
+	all, err := providers.Simulated(keys, sim.URL, address, nil)
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	service, err := payments.New(pool, all, payments.DefaultLimits(), log)

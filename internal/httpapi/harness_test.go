@@ -25,6 +25,7 @@ import (
 	"github.com/payonce/payonce/internal/psp"
 	"github.com/payonce/payonce/internal/pspsim"
 	"github.com/payonce/payonce/internal/reconcile"
+	"github.com/payonce/payonce/internal/tracing"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -62,6 +63,12 @@ type setupOptions struct {
 	sim    pspsim.Options
 
 	simKeys func() (*pspsim.Keys, error)
+	log     *slog.Logger
+	tracing *tracing.Tracing
+	// undescribed: requests carry what openapi.yaml does not have.
+	undescribed bool
+	// seen is told each request that reaches the simulator.
+	seen func(*http.Request)
 }
 
 // withNotifications has the simulator send its notifications to the API by
@@ -107,6 +114,8 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 		limits: payments.Limits{Lease: 30 * time.Second, TTL: time.Hour, EventTTL: 24 * time.Hour, Deadline: 15 * time.Second},
 		wrap:   func(p psp.Provider) psp.Provider { return p },
 		sim:    pspsim.Options{Quiet: true},
+		log:    slog.New(slog.DiscardHandler),
+		seen:   func(*http.Request) {},
 	}
 	for _, option := range options {
 		option(&o)
@@ -118,7 +127,10 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 	require.NoError(t, payments.StoreAPIKey(ctx, owner, apiKey, "merchant", ""))
 	require.NoError(t, payments.StoreAPIKey(ctx, owner, otherAPIKey, "other", ""))
 
-	pool, err := postgres.Open(ctx, appURL, append(guard.Statements(), payments.Statements()...)...)
+	config, err := pgxpool.ParseConfig(appURL)
+	require.NoError(t, err)
+	o.tracing.Pool(config)
+	pool, err := postgres.OpenConfig(ctx, config, append(guard.Statements(), payments.Statements()...)...)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 
@@ -132,25 +144,33 @@ func setupOn(t *testing.T, ownerURL, appURL string, options ...option) *harness 
 		require.NoError(t, err)
 	}
 	simulator := pspsim.New(o.sim)
-	sim := httptest.NewServer(simulator.Handler())
+	simulated := simulator.Handler()
+	sim := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o.seen(r)
+		simulated.ServeHTTP(w, r)
+	}))
 	t.Cleanup(func() {
 		simulator.Close()
 		sim.Close()
 	})
-	all, err := providers.Simulated(keys, sim.URL, address)
+	all, err := providers.Simulated(keys, sim.URL, address, o.tracing.Client())
 	require.NoError(t, err)
 	for i := range all {
 		all[i] = o.wrap(all[i])
 	}
 
 	h := &harness{t: t, api: api, sim: sim, owner: owner}
-	log := slog.New(slog.DiscardHandler)
-	service, err := payments.New(pool, all, o.limits, log)
+	service, err := payments.New(pool, all, o.limits, o.log)
 	require.NoError(t, err)
+	service.Trace(o.tracing.Tracer())
 	h.service, h.pool = service, pool
-	h.reconciler = reconcile.New(service, httpapi.StoredCharge, httpapi.StoredRefund, log)
-	h.handler = httpapi.New(service, payments.NewAPIKeys(pool), log)
-	api.Config.Handler = conforming(t, h.handler)
+	h.reconciler = reconcile.New(service, httpapi.StoredCharge, httpapi.StoredRefund, o.log)
+	h.handler = httpapi.New(service, payments.NewAPIKeys(pool), o.log)
+	api.Config.Handler = h.handler
+	if !o.undescribed {
+		api.Config.Handler = conforming(t, h.handler)
+	}
+	api.Config.Handler = o.tracing.Handler(api.Config.Handler, "/metrics")
 	api.Start()
 	t.Cleanup(api.Close)
 	return h

@@ -84,7 +84,7 @@ func TestEveryProviderIsInTheSuite(t *testing.T) {
 	t.Parallel()
 	keys, err := simulatorKeys()
 	require.NoError(t, err)
-	all, err := providers.Simulated(keys, "http://127.0.0.1:9", "http://127.0.0.1:9")
+	all, err := providers.Simulated(keys, "http://127.0.0.1:9", "http://127.0.0.1:9", nil)
 	require.NoError(t, err)
 	for _, provider := range all {
 		require.Contains(t, providerCases, provider.Name())

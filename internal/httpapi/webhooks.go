@@ -41,7 +41,7 @@ func (api *API) postWebhook(w http.ResponseWriter, r *http.Request) {
 	notification, err := provider.ParseNotification(r.Context(), r.Header, body)
 	if err != nil {
 		info.Outcome = notificationInvalid.Code()
-		api.log.WarnContext(r.Context(), "notification refused", "request_id", info.ID, "provider", name, "error", err)
+		api.log.WarnContext(r.Context(), "notification refused", "provider", name, "error", err)
 		httpguard.WriteProblem(w, notificationInvalid.Problem())
 		return
 	}
@@ -53,7 +53,7 @@ func (api *API) postWebhook(w http.ResponseWriter, r *http.Request) {
 	info.OrderID = notification.OrderID
 	effect, err := api.payments.Notify(r.Context(), name, notification)
 	if err != nil {
-		api.log.ErrorContext(r.Context(), "notification did not take effect", "request_id", info.ID, "error", err)
+		api.log.ErrorContext(r.Context(), "notification did not take effect", "provider", name, "error", err)
 	}
 	if err == nil {
 		info.Outcome = string(effect)

@@ -13,7 +13,7 @@ import (
 // there is no claim, and without a claim no work (fail closed).
 func FailDatabase(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	info := InfoOf(r.Context())
-	log.ErrorContext(r.Context(), "database failed", "request_id", info.ID, "error", err)
+	log.ErrorContext(r.Context(), "database failed", "error", err)
 	kind := DatabaseAway
 	switch {
 	case errors.Is(err, postgres.ErrBusy):

@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/payonce/payonce/internal/metrics"
+	"github.com/payonce/payonce/internal/tracing"
 )
 
 // RequestInfo is what the handlers tell the access log. It holds no secret:
@@ -40,6 +43,25 @@ func InfoOf(ctx context.Context) *RequestInfo {
 func ShortHash(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:6])
+}
+
+// describe names the request's span, when there is one, by its route and tells
+// what the access log tells.
+func (info *RequestInfo) describe(span trace.Span, method string) {
+	if !span.IsRecording() {
+		return
+	}
+	if info.Route != "" {
+		span.SetName(metrics.Method(method) + " " + info.Route)
+		span.SetAttributes(attribute.String("http.route", info.Route))
+	}
+	for key, value := range map[attribute.Key]string{
+		tracing.RequestID: info.ID, tracing.KeyHash: info.KeyHash, tracing.OrderID: info.OrderID, tracing.Outcome: info.Outcome,
+	} {
+		if value != "" {
+			span.SetAttributes(key.String(value))
+		}
+	}
 }
 
 // answered records what was sent, for the access log and so that a recovered
@@ -83,9 +105,9 @@ func Observed(log *slog.Logger, count *metrics.Metrics, next http.Handler) http.
 		defer func() {
 			took := time.Since(start)
 			count.Request(info.Route, r.Method, answer.status, took)
-			log.InfoContext(ctx, "request", "request_id", info.ID, "method", r.Method, "path", r.URL.Path,
-				"status", answer.status, "bytes", answer.bytes, "duration_ms", milliseconds(took),
-				"scope", info.Scope, "order_id", info.OrderID, "key_hash", info.KeyHash, "outcome", info.Outcome)
+			info.describe(trace.SpanFromContext(ctx), r.Method)
+			log.InfoContext(ctx, "request", "method", r.Method, "path", r.URL.Path, "status", answer.status,
+				"bytes", answer.bytes, "duration_ms", milliseconds(took), "scope", info.Scope, "outcome", info.Outcome)
 		}()
 		defer func() {
 			thrown := recover()
@@ -96,7 +118,7 @@ func Observed(log *slog.Logger, count *metrics.Metrics, next http.Handler) http.
 			if thrown == http.ErrAbortHandler {
 				panic(thrown)
 			}
-			log.ErrorContext(ctx, "handler panicked", "request_id", info.ID, "panic", thrown, "stack", string(debug.Stack()))
+			log.ErrorContext(ctx, "handler panicked", "panic", thrown, "stack", string(debug.Stack()))
 			if answer.status == 0 {
 				WriteProblem(answer, InternalError.Problem())
 			}

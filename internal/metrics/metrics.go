@@ -124,20 +124,25 @@ var methods = map[string]bool{
 	http.MethodDelete: true, http.MethodOptions: true,
 }
 
+// Method is an HTTP method, or "other" for one that a client may have made up.
+func Method(method string) string {
+	if methods[method] {
+		return method
+	}
+	return "other"
+}
+
 // Request counts an answered request. route is the template of the route, empty
 // when there was none.
 func (m *Metrics) Request(route, method string, status int, took time.Duration) {
 	if route == "" {
 		route = "none"
 	}
-	if !methods[method] {
-		method = "other"
-	}
 	answered := "none" // the connection was cut instead
 	if status != 0 {
 		answered = strconv.Itoa(status)
 	}
-	m.requests.WithLabelValues(route, method, answered).Inc()
+	m.requests.WithLabelValues(route, Method(method), answered).Inc()
 	m.requestSeconds.WithLabelValues(route).Observe(took.Seconds())
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/metrics"
@@ -157,6 +159,7 @@ type Service struct {
 	db, settling *postgres.Bounded
 	providers    map[string]psp.Provider
 	metrics      *metrics.Metrics
+	tracer       trace.Tracer
 	limits       Limits
 	log          *slog.Logger
 	halted       context.Context //nolint:containedctx // the life of the service, not of a call
@@ -178,9 +181,13 @@ func New(pool *pgxpool.Pool, providers []psp.Provider, limits Limits, log *slog.
 	halted, halt := context.WithCancel(context.Background())
 	return &Service{
 		db: postgres.NewBounded(pool, busyWait), settling: postgres.NewBounded(pool, settleTime),
-		providers: byName, metrics: measured, limits: limits, log: log, halted: halted, halt: halt,
+		providers: byName, metrics: measured, tracer: noop.Tracer{}, limits: limits, log: log, halted: halted, halt: halt,
 	}, nil
 }
+
+// Trace has each inquiry that nobody requested begin a trace. Requests bring
+// their own.
+func (s *Service) Trace(tracer trace.Tracer) { s.tracer = tracer }
 
 // Metrics is what the service counts; the server adds its requests.
 func (s *Service) Metrics() *metrics.Metrics { return s.metrics }

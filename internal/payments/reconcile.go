@@ -7,6 +7,7 @@ import (
 	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/metrics"
 	"github.com/payonce/payonce/internal/psp"
+	"github.com/payonce/payonce/internal/tracing"
 )
 
 // Inquiry is what a reconciler found out about one charge or refund.
@@ -69,10 +70,14 @@ func (s *Service) InquireRefund(ctx context.Context, respond RespondRefund) (Inq
 func (s *Service) inquire(
 	ctx context.Context, work metrics.Work, asked movement, due dueColumns, recordSQL, id string,
 ) (inquiry Inquiry, err error) {
+	ctx, span := s.tracer.Start(ctx, "reconcile "+string(work))
 	defer func() {
 		if err == nil {
-			s.metrics.Found(work, endOf(inquiry.Outcome, asked.status()))
+			found := endOf(inquiry.Outcome, asked.status())
+			s.metrics.Found(work, found)
+			span.SetAttributes(tracing.Outcome.String(found))
 		}
+		span.End()
 	}()
 	if due.fence != nil {
 		s.metrics.TakeOver(work, metrics.Reconciler)

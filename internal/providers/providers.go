@@ -5,6 +5,7 @@ package providers
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 
@@ -19,30 +20,30 @@ type registration struct {
 	// so does a secret's variable with _FILE.
 	variable string
 	// fromEnvironment configures it; docs/psp lists the variables.
-	fromEnvironment func(Environment) (psp.Provider, error)
+	fromEnvironment func(env Environment, client *http.Client) (psp.Provider, error)
 	// simulated configures it for the simulator at one address, and a server
 	// at another that gets its notifications.
-	simulated func(keys *pspsim.Keys, simulator, server string) (psp.Provider, error)
+	simulated func(keys *pspsim.Keys, simulator, server string, client *http.Client) (psp.Provider, error)
 }
 
 var registry = []registration{
 	{
 		variable: "PAYONCE_ALIPAY_APP_ID",
-		fromEnvironment: func(env Environment) (psp.Provider, error) {
+		fromEnvironment: func(env Environment, client *http.Client) (psp.Provider, error) {
 			privateKey, errPrivate := env.secret("PAYONCE_ALIPAY_PRIVATE_KEY")
 			publicKey, errPublic := env.secret("PAYONCE_ALIPAY_PUBLIC_KEY")
 			if err := errors.Join(errPrivate, errPublic); err != nil {
 				return nil, err
 			}
 			return alipay.New(alipay.Config{
-				AppID: env("PAYONCE_ALIPAY_APP_ID"), PrivateKey: privateKey, AlipayPublicKey: publicKey,
+				Client: client, AppID: env("PAYONCE_ALIPAY_APP_ID"), PrivateKey: privateKey, AlipayPublicKey: publicKey,
 				GatewayURL: env("PAYONCE_ALIPAY_GATEWAY_URL"), SellerID: env("PAYONCE_ALIPAY_SELLER_ID"),
 				NotifyURL: env("PAYONCE_ALIPAY_NOTIFY_URL"),
 			})
 		},
-		simulated: func(keys *pspsim.Keys, simulator, _ string) (psp.Provider, error) {
+		simulated: func(keys *pspsim.Keys, simulator, _ string, client *http.Client) (psp.Provider, error) {
 			return alipay.New(alipay.Config{
-				AppID: keys.AlipayAppID, PrivateKey: keys.AlipayMerchantPrivateKey, AlipayPublicKey: keys.AlipayPublicKey,
+				Client: client, AppID: keys.AlipayAppID, PrivateKey: keys.AlipayMerchantPrivateKey, AlipayPublicKey: keys.AlipayPublicKey,
 				GatewayURL: simulator + "/alipay/gateway.do",
 			})
 		},
@@ -71,10 +72,10 @@ func (env Environment) secret(name string) (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// Configured makes the providers that the environment configures. There must
-// be at least one: a server that can charge nobody is a mistake that had better
-// show at start.
-func Configured(env Environment) ([]psp.Provider, error) {
+// Configured makes the providers that the environment configures. They call
+// through client, or http.DefaultClient when it is nil. There must be at least
+// one: a server that can charge nobody is a mistake that had better show at start.
+func Configured(env Environment, client *http.Client) ([]psp.Provider, error) {
 	var providers []psp.Provider
 	var variables []string
 	for _, r := range registry {
@@ -82,7 +83,7 @@ func Configured(env Environment) ([]psp.Provider, error) {
 		if env(r.variable) == "" && env(r.variable+"_FILE") == "" {
 			continue
 		}
-		provider, err := r.fromEnvironment(env)
+		provider, err := r.fromEnvironment(env, client)
 		if err != nil {
 			return nil, err
 		}
@@ -97,11 +98,11 @@ func Configured(env Environment) ([]psp.Provider, error) {
 
 // Simulated makes all providers for the simulator at an address. server is the
 // address of the server that gets their notifications, such as
-// http://127.0.0.1:8080.
-func Simulated(keys *pspsim.Keys, simulator, server string) ([]psp.Provider, error) {
+// http://127.0.0.1:8080. client as for Configured.
+func Simulated(keys *pspsim.Keys, simulator, server string, client *http.Client) ([]psp.Provider, error) {
 	providers := make([]psp.Provider, 0, len(registry))
 	for _, r := range registry {
-		provider, err := r.simulated(keys, simulator, server)
+		provider, err := r.simulated(keys, simulator, server, client)
 		if err != nil {
 			return nil, err
 		}

@@ -69,26 +69,26 @@ func environment(variables ...map[string]string) providers.Environment {
 
 func TestConfigured(t *testing.T) {
 	t.Parallel()
-	_, err := providers.Configured(environment())
+	_, err := providers.Configured(environment(), nil)
 	require.ErrorContains(t, err, "no payment provider is configured")
 	var everything []map[string]string
 	for name, complete := range configurations(t) {
 		everything = append(everything, complete)
-		one, err := providers.Configured(environment(complete))
+		one, err := providers.Configured(environment(complete), nil)
 		require.NoError(t, err)
 		require.Len(t, one, 1)
 		require.Equal(t, name, one[0].Name())
 		for variable := range complete {
 			fewer := maps.Clone(complete)
 			delete(fewer, variable)
-			_, err := providers.Configured(environment(fewer))
+			_, err := providers.Configured(environment(fewer), nil)
 			require.Error(t, err, "%s is needed", variable)
 		}
 	}
-	all, err := providers.Configured(environment(everything...))
+	all, err := providers.Configured(environment(everything...), nil)
 	require.NoError(t, err)
 	require.Len(t, all, len(everything))
-	simulated, err := providers.Simulated(simulatorKeys(t), "http://127.0.0.1:9", "http://127.0.0.1:9")
+	simulated, err := providers.Simulated(simulatorKeys(t), "http://127.0.0.1:9", "http://127.0.0.1:9", nil)
 	require.NoError(t, err)
 	require.Len(t, everything, len(simulated), "a provider's settings are not in the table")
 }
@@ -102,14 +102,14 @@ func TestConfiguredNamesWhatIsMissing(t *testing.T) {
 		"PAYONCE_STRIPE_WEBHOOK_SECRET":   {"PAYONCE_STRIPE_SECRET_KEY": "sk_test_1"},
 		"PAYONCE_WECHAT_PRIVATE_KEY_FILE": {"PAYONCE_WECHAT_MCH_ID": "1900000001", "PAYONCE_WECHAT_PRIVATE_KEY_FILE": "nowhere"},
 	} {
-		_, err := providers.Configured(environment(variables))
+		_, err := providers.Configured(environment(variables), nil)
 		require.ErrorContains(t, err, says)
 	}
 }
 
 func TestSimulatedProvidersAreAllThereAre(t *testing.T) {
 	t.Parallel()
-	all, err := providers.Simulated(simulatorKeys(t), "http://127.0.0.1:9", "http://127.0.0.1:9")
+	all, err := providers.Simulated(simulatorKeys(t), "http://127.0.0.1:9", "http://127.0.0.1:9", nil)
 	require.NoError(t, err)
 	names := map[string]bool{}
 	for _, provider := range all {

@@ -2,6 +2,7 @@ package providers
 
 import (
 	"errors"
+	"net/http"
 
 	"github.com/payonce/payonce/internal/psp"
 	"github.com/payonce/payonce/internal/psp/twoctwop"
@@ -10,7 +11,7 @@ import (
 
 var twoCTwoP = registration{
 	variable: "PAYONCE_2C2P_MERCHANT_ID",
-	fromEnvironment: func(env Environment) (psp.Provider, error) {
+	fromEnvironment: func(env Environment, client *http.Client) (psp.Provider, error) {
 		secretKey, errSecret := env.secret("PAYONCE_2C2P_SECRET_KEY")
 		privateKey, errPrivate := env.secret("PAYONCE_2C2P_PRIVATE_KEY")
 		publicKey, errPublic := env.secret("PAYONCE_2C2P_PUBLIC_KEY")
@@ -18,14 +19,14 @@ var twoCTwoP = registration{
 			return nil, err
 		}
 		return twoctwop.New(twoctwop.Config{
-			MerchantID: env("PAYONCE_2C2P_MERCHANT_ID"), SecretKey: secretKey, PrivateKey: privateKey, PublicKey: publicKey,
+			Client: client, MerchantID: env("PAYONCE_2C2P_MERCHANT_ID"), SecretKey: secretKey, PrivateKey: privateKey, PublicKey: publicKey,
 			BaseURL: env("PAYONCE_2C2P_BASE_URL"), MaintenanceURL: env("PAYONCE_2C2P_MAINTENANCE_URL"),
 			NotifyURL: env("PAYONCE_2C2P_NOTIFY_URL"),
 		})
 	},
-	simulated: func(keys *pspsim.Keys, simulator, _ string) (psp.Provider, error) {
+	simulated: func(keys *pspsim.Keys, simulator, _ string, client *http.Client) (psp.Provider, error) {
 		return twoctwop.New(twoctwop.Config{
-			MerchantID: keys.TwoCTwoPMerchantID, SecretKey: keys.TwoCTwoPSecretKey,
+			Client: client, MerchantID: keys.TwoCTwoPMerchantID, SecretKey: keys.TwoCTwoPSecretKey,
 			PrivateKey: keys.TwoCTwoPMerchantPrivateKey, PublicKey: keys.TwoCTwoPPublicKey,
 			BaseURL: simulator + "/2c2p", MaintenanceURL: simulator + "/2c2p/PaymentAction/2.0/action",
 		})

@@ -218,5 +218,5 @@ func (x *exchange) refuseInDoubt(ctx context.Context) {
 }
 
 func (x *exchange) log(level slog.Level, message string, err error) {
-	x.proxy.log.Log(x.ctx, level, message, "request_id", x.info.ID, "key_hash", x.info.KeyHash, "error", err)
+	x.proxy.log.Log(x.ctx, level, message, "error", err)
 }

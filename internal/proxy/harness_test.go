@@ -24,6 +24,7 @@ import (
 	"github.com/payonce/payonce/internal/pgtest"
 	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/internal/proxy"
+	"github.com/payonce/payonce/internal/tracing"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -147,6 +148,7 @@ type setup struct {
 	url, address string
 	// handler is nil where the proxy is a process of its own.
 	handler *proxy.Proxy
+	tracing *tracing.Tracing // nil: none
 }
 
 // newSetup has the handler in this process, which the race detector sees.
@@ -169,16 +171,20 @@ func (s *setup) serve(upstreamURL, routes string, log *slog.Logger) {
 	s.t.Helper()
 	config, err := proxy.ParseConfig([]byte(routes))
 	require.NoError(s.t, err)
-	pool, err := postgres.Open(s.t.Context(), s.db.AppURL, guard.Statements()...)
+	database, err := pgxpool.ParseConfig(s.db.AppURL)
+	require.NoError(s.t, err)
+	s.tracing.Pool(database)
+	pool, err := postgres.OpenConfig(s.t.Context(), database, guard.Statements()...)
 	require.NoError(s.t, err)
 	s.t.Cleanup(pool.Close)
 	target, err := url.Parse(upstreamURL)
 	require.NoError(s.t, err)
 	s.handler, err = proxy.New(proxy.Options{
 		Upstream: target, Config: config, Connections: proxy.DefaultConnections(), Pool: pool, Log: log,
+		Tracing: s.tracing,
 	})
 	require.NoError(s.t, err)
-	server := httptest.NewServer(s.handler)
+	server := httptest.NewServer(s.tracing.Handler(s.handler))
 	s.t.Cleanup(server.Close)
 	s.url, s.address = server.URL, server.Listener.Addr().String()
 }

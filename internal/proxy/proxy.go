@@ -24,6 +24,7 @@ import (
 	"github.com/payonce/payonce/internal/httpguard"
 	"github.com/payonce/payonce/internal/metrics"
 	"github.com/payonce/payonce/internal/postgres"
+	"github.com/payonce/payonce/internal/tracing"
 )
 
 // The headers that the upstream gets besides the client's.
@@ -56,6 +57,8 @@ type Options struct {
 	Connections Connections
 	Pool        *pgxpool.Pool
 	Log         *slog.Logger
+	// Tracing is nil when there is none.
+	Tracing *tracing.Tracing
 }
 
 // Proxy is the handler in front of the upstream.
@@ -68,7 +71,7 @@ type Proxy struct {
 	claims, ends *postgres.Bounded
 	metrics      *metrics.Metrics
 	log          *slog.Logger
-	transport    *http.Transport
+	transport    http.RoundTripper
 	routes       *mux.Router
 	handler      http.Handler
 	draining     atomic.Bool
@@ -87,8 +90,9 @@ func New(options Options) (*Proxy, error) {
 	}
 	halted, halt := context.WithCancel(context.Background())
 	p := &Proxy{
-		upstream: upstream, config: options.Config, log: options.Log, transport: newTransport(options.Connections),
-		pool: options.Pool, metrics: metrics.New(options.Pool, options.Log),
+		upstream: upstream, config: options.Config, log: options.Log,
+		transport: options.Tracing.Transport(newTransport(options.Connections)),
+		pool:      options.Pool, metrics: metrics.New(options.Pool, options.Log),
 		claims: postgres.NewBounded(options.Pool, busyWait),
 		ends:   postgres.NewBounded(options.Pool, endWithin), halted: halted, halt: halt,
 	}
@@ -213,7 +217,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			p.log.WarnContext(r.Context(), "upstream failed", "request_id", httpguard.InfoOf(r.Context()).ID, "error", err)
+			p.log.WarnContext(r.Context(), "upstream failed", "error", err)
 			if sent.surelyNot(r.Context().Err() == nil) {
 				httpguard.RetryAfter(w, time.Second)
 				httpguard.WriteProblem(w, upstreamUnavailable.Problem())

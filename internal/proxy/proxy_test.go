@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -19,11 +20,14 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/payonce/payonce/internal/guard"
+	"github.com/payonce/payonce/internal/httpguard"
 	"github.com/payonce/payonce/internal/metrics/metricstest"
 	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/internal/proxy"
+	"github.com/payonce/payonce/internal/tracing"
 )
 
 func TestConnectionRefusedReleases(t *testing.T) {
@@ -284,12 +288,16 @@ func (l *logBook) lines(t *testing.T, message string, count int) []map[string]an
 	return found
 }
 
+func bookLog(book *logBook) *slog.Logger {
+	return slog.New(httpguard.LogHandler(slog.NewJSONHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug})))
+}
+
 // No credential, key or body is logged, nor stored anywhere but as a hash.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	book := &logBook{}
-	s.serve(s.upstream.server.URL, "", slog.New(slog.NewJSONHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	s.serve(s.upstream.server.URL, "", bookLog(book))
 	const secret = "sk_live_4711"
 	header := http.Header{"Authorization": {"Bearer " + secret}, "X-Request-Id": {"r-1"}}
 	s.upstream.plan("logged-key", []reaction{made, {raw: http11(200, "", "ok")}})
@@ -431,6 +439,47 @@ func TestMetrics(t *testing.T) {
 	require.EqualValues(t, 1, got.Value("keys", "state", "in_doubt"))
 	require.EqualValues(t, 1, got.Value("keys", "state", "completed"))
 	require.False(t, got.Has("outbox_undelivered"), "the proxy has no outbox")
+}
+
+// A client's trace goes on through the claim to the service behind the proxy,
+// and tells nothing that a log may not.
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	memory := tracetest.NewInMemoryExporter()
+	var err error
+	s.tracing, err = tracing.New(t.Context(), memory)
+	require.NoError(t, err)
+	book := &logBook{}
+	s.serve(s.upstream.server.URL, routes, bookLog(book))
+	s.upstream.plan("traced", []reaction{made})
+	const traceID, client = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	header := http.Header{
+		"Idempotency-Key": {"traced"}, "Traceparent": {"00-" + traceID + "-" + client + "-01"},
+		"Authorization": {"Bearer sk_live_4711"},
+	}
+	got, err := s.send(t.Context(), "traced", http.MethodPost, "/json?card=4242", `{"card":"4242"}`, header)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, got.status, got.body)
+
+	require.NoError(t, s.tracing.Flush(t.Context()))
+	parents := map[string]string{}
+	ids := map[string]string{}
+	for _, span := range memory.GetSpans() {
+		require.Equal(t, traceID, span.SpanContext.TraceID().String(), span.Name)
+		parents[span.Name], ids[span.Name] = span.Parent.SpanID().String(), span.SpanContext.SpanID().String()
+	}
+	require.Equal(t, client, parents["POST /json"])
+	for _, name := range []string{"guard.claim", "HTTP POST", "guard.complete"} {
+		require.Equal(t, ids["POST /json"], parents[name], name)
+	}
+	require.Equal(t, "00-"+traceID+"-"+ids["HTTP POST"]+"-01", s.upstream.requests("traced")[0].header.Get("Traceparent"))
+	require.Equal(t, traceID, book.lines(t, "request", 1)[0]["trace_id"])
+	spans := fmt.Sprintf("%+v", memory.GetSpans())
+	for _, private := range []string{"sk_live_4711", "4242", `"traced"`} {
+		require.NotContains(t, spans, private)
+		require.NotContains(t, book.text.String(), private)
+	}
 }
 
 func (s *setup) probe(path string) int {

@@ -39,11 +39,11 @@ func TestEnvironmentConfiguresEveryProvider(t *testing.T) {
 		require.True(t, ok)
 		given[name] = value
 	}
-	all, err := providers.Configured(func(name string) string { return given[name] })
+	all, err := providers.Configured(func(name string) string { return given[name] }, nil)
 	require.NoError(t, err)
 	keys, err := simulatorKeys()
 	require.NoError(t, err)
-	registered, err := providers.Simulated(keys, "http://127.0.0.1:1", "http://127.0.0.1:1")
+	registered, err := providers.Simulated(keys, "http://127.0.0.1:1", "http://127.0.0.1:1", nil)
 	require.NoError(t, err)
 	require.Len(t, all, len(registered))
 }

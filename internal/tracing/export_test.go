@@ -1,0 +1,4 @@
+package tracing
+
+// StatementName is statementName for tests.
+var StatementName = statementName
