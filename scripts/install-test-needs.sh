@@ -1,13 +1,14 @@
 #!/bin/sh
 # Installs what `make test` needs beside Go: PostgreSQL with the extensions that
-# the tests use, PgBouncer, Redis (for the benchmark), the drivers of the SQL
-# examples, Stripe's fake of its API, and PostgreSQL 16 to 18. On Debian and Ubuntu from their packages, with root or sudo; elsewhere
-# a test that misses something says what.
+# the tests use, PgBouncer, Redis (for the benchmark), Prometheus (for the alert
+# rules and the dashboard), the drivers of the SQL examples, Stripe's fake of its
+# API, and PostgreSQL 16 to 18. On Debian and Ubuntu from their packages, with
+# root or sudo; elsewhere a test that misses something says what.
 set -eu
 cd "$(dirname "$0")/.."
 
 if command -v dpkg >/dev/null 2>&1; then
-    needed='gcc libc6-dev curl openssl postgresql-client pgbouncer redis-server python3-psycopg libpostgresql-jdbc-java default-jdk-headless'
+    needed='gcc libc6-dev curl openssl postgresql-client pgbouncer redis-server prometheus python3-psycopg libpostgresql-jdbc-java default-jdk-headless'
     # A newer Node.js, with its own npm, may be there already.
     command -v npm >/dev/null 2>&1 || needed="$needed nodejs npm"
     version=$(apt-cache policy postgresql 2>/dev/null | sed -n 's/^  Candidate: \([0-9]*\).*/\1/p')
