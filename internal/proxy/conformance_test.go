@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -206,9 +207,14 @@ routes:
     ends: {"500": in_doubt, 4xx: release, "404": store, "503": store, cut: release, timeout: release}
 `
 
+// With traces, which the program of TestCommand has none of: neither
+// changes what passes through.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	newSetup(t, routes).conform(t)
+	s := newService(t)
+	traced(t, s)
+	s.serve(s.upstream.server.URL, routes, slog.New(slog.DiscardHandler))
+	s.conform(t)
 }
 
 func (s *setup) conform(t *testing.T) {

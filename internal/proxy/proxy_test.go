@@ -156,7 +156,17 @@ func TestLargeAnswerStreams(t *testing.T) {
 
 func TestUnguardedRequestsStream(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
+	t.Run("plain", func(t *testing.T) { t.Parallel(); streams(t, newService(t)) })
+	t.Run("traced", func(t *testing.T) {
+		t.Parallel()
+		s := newService(t)
+		traced(t, s)
+		streams(t, s)
+	})
+}
+
+func streams(t *testing.T, s *setup) {
+	t.Helper()
 	goOn := make(chan struct{})
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") == "" {
@@ -441,15 +451,22 @@ func TestMetrics(t *testing.T) {
 	require.False(t, got.Has("outbox_undelivered"), "the proxy has no outbox")
 }
 
+// traced has the proxy, which is not there yet, send its spans to memory.
+func traced(t *testing.T, s *setup) *tracetest.InMemoryExporter {
+	t.Helper()
+	memory := tracetest.NewInMemoryExporter()
+	var err error
+	s.tracing, err = tracing.New(t.Context(), memory)
+	require.NoError(t, err)
+	return memory
+}
+
 // A client's trace goes on through the claim to the service behind the proxy,
 // and tells nothing that a log may not.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	memory := tracetest.NewInMemoryExporter()
-	var err error
-	s.tracing, err = tracing.New(t.Context(), memory)
-	require.NoError(t, err)
+	memory := traced(t, s)
 	book := &logBook{}
 	s.serve(s.upstream.server.URL, routes, bookLog(book))
 	s.upstream.plan("traced", []reaction{made})

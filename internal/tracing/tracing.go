@@ -125,7 +125,8 @@ func (t *Tracing) Handler(next http.Handler, except ...string) http.Handler {
 }
 
 // Transport makes a span for each request that is sent, and names it to the
-// receiver in a traceparent header. nil is http.DefaultTransport.
+// receiver in a traceparent header. nil is http.DefaultTransport. An upgrade goes
+// through as it is: the library's body could not be closed in one direction only.
 func (t *Tracing) Transport(next http.RoundTripper) http.RoundTripper {
 	if next == nil {
 		next = http.DefaultTransport
@@ -133,7 +134,8 @@ func (t *Tracing) Transport(next http.RoundTripper) http.RoundTripper {
 	if t == nil {
 		return next
 	}
-	return otelhttp.NewTransport(next, t.http...)
+	return otelhttp.NewTransport(next, append(slices.Clone(t.http),
+		otelhttp.WithFilter(func(r *http.Request) bool { return r.Header.Get("Upgrade") == "" }))...)
 }
 
 // Client is a client for calls of providers; nil, which is http.DefaultClient,
