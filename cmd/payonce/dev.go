@@ -44,6 +44,11 @@ func (s *settings) dev(ctx context.Context, apiKey string, out io.Writer) error 
 	}
 	defer stopTracing()
 	s.autoMigrate = true
+	if access, err := s.console.access(); err != nil {
+		return err
+	} else if !access.Enabled() {
+		s.console.password = devConsolePassword
+	}
 	keys, err := pspsim.LoadOrCreateKeys(filepath.Join(s.dataDir, "keys"))
 	if err != nil {
 		return err
@@ -67,7 +72,7 @@ func (s *settings) dev(ctx context.Context, apiKey string, out io.Writer) error 
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(out, welcome, address, simulator, address, apiKey, simulator)
+		_, err = fmt.Fprintf(out, welcome, address, simulator, address, apiKey, simulator, s.consoleLine(address))
 		return err
 	})
 }
@@ -83,7 +88,7 @@ curl -si http://%s/v1/charges \
 
 The same line again gives the same bytes, with Idempotency-Replayed: true.
 The money that moved: curl -s %s/ledger
-
+%s
 `
 
 // simulate serves the simulator until the returned function is called.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/payonce/payonce/internal/console"
 	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/housekeeping"
 	"github.com/payonce/payonce/internal/httpapi"
@@ -71,6 +72,17 @@ func (s *settings) serve(
 	if err != nil {
 		return err
 	}
+	api := httpapi.New(service, payments.NewAPIKeys(pool), log)
+	service.Trace(s.tracing.Tracer())
+	reconciler := reconcile.New(service, httpapi.StoredCharge, httpapi.StoredRefund, log)
+	traced := s.tracing.Handler(api, "/healthz", "/readyz", "/metrics")
+	handler, closeConsole, err := s.withConsole(ctx, traced, url, console.Options{
+		Reconciler: reconciler, Figures: api.Figures, Metrics: service.Metrics(), Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer closeConsole()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.listen)
 	if err != nil {
 		return fmt.Errorf("listen for the API: %w (choose another address with --listen)", err)
@@ -86,15 +98,11 @@ func (s *settings) serve(
 	if s.outboxURL != "" {
 		running.Go(func() { outbox.Deliver(background, pool, s.outboxURL, log) })
 	}
-	service.Trace(s.tracing.Tracer())
-	reconciler := reconcile.New(service, httpapi.StoredCharge, httpapi.StoredRefund, log)
 	running.Go(func() { reconciler.Run(background) })
 	defer running.Wait()
 	defer stopBackground()
 	log.InfoContext(ctx, "serving the API", "address", listener.Addr().String(), "version", version.Get().Version)
-	api := httpapi.New(service, payments.NewAPIKeys(pool), log)
-	traced := s.tracing.Handler(api, "/healthz", "/readyz", "/metrics")
-	return s.run(ctx, listener, traced, stopping{drain: api.Drain, halt: service.Halt})
+	return s.run(ctx, listener, handler, stopping{drain: api.Drain, halt: service.Halt})
 }
 
 // stopping is what a server does before and after it waits for running requests.

@@ -25,6 +25,7 @@ type settings struct {
 	outboxURL   string
 	stopWithin  time.Duration
 	drainDelay  time.Duration
+	console     consoleSettings
 
 	// tracing is nil when it is off.
 	tracing *tracing.Tracing
@@ -48,6 +49,7 @@ func (s *settings) listenerFlags(flags *pflag.FlagSet) {
 func (s *settings) serverFlags(flags *pflag.FlagSet) {
 	s.databaseFlags(flags)
 	s.listenerFlags(flags)
+	s.consoleFlags(flags)
 	limits := payments.DefaultLimits()
 	flags.DurationVar(&s.limits.Lease, "lease", limits.Lease, "how long a claim is held before another request may take the work over")
 	flags.DurationVar(&s.limits.TTL, "key-ttl", limits.TTL, "how long a stored response is replayed")

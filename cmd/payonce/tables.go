@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -191,22 +189,14 @@ func printStory(out io.Writer, p painter, story []operator.Event) error {
 // facts writes an event's details by name.
 func facts(detail map[string]any) string {
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(detail)) {
-		value := detail[name]
-		if number, ok := value.(float64); ok {
-			value = strconv.FormatFloat(number, 'f', -1, 64)
-		}
-		parts = append(parts, shown(fmt.Sprintf("%s=%v", name, value)))
+	for _, fact := range operator.Facts(detail) {
+		parts = append(parts, shown(fact.Name+"="+fact.Value))
 	}
 	return strings.Join(parts, " ")
 }
 
 func amount(minor int64, currency string) string {
-	decimal, err := money.Money{Amount: minor, Currency: currency}.Decimal()
-	if err != nil {
-		return fmt.Sprintf("%d minor units %s", minor, currency)
-	}
-	return decimal + " " + currency
+	return money.Money{Amount: minor, Currency: currency}.String()
 }
 
 func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -137,7 +137,8 @@ var (
 		"guard.operator_take(text,text,text,text,text,boolean,interval)",
 		"guard.operator_list(text,text,text,interval,integer)", "guard.operator_history(text,text)",
 		"payments.operator_take(text,text,text,text,text,boolean,interval)", "payments.order_story(text)",
-		"payments.operator_order(text)", "payments.operator_orders_of(text,text)",
+		"payments.operator_order(text)", "payments.operator_orders_of(text,text)", "payments.operator_ask(text,text,text)",
+		"payments.operator_in_doubt(integer)", "payments.operator_cases(integer)", "payments.operator_find(text,integer)",
 		"payments.set_stock(text,bigint)", "payments.create_api_key(bytea,text,text)",
 	}
 	// The procedure purge runs as its caller and calls these.

@@ -57,6 +57,7 @@ func (api *API) postCharge(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	info.Outcome = string(result.Outcome)
+	api.counters.countCharge(result)
 	writeResult(w, result)
 }
 

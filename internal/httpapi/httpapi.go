@@ -25,11 +25,12 @@ type API struct {
 	payments *payments.Service
 	apiKeys  *payments.APIKeys
 	log      *slog.Logger
+	counters counters
 }
 
 // New makes the handler of the payment API.
 func New(service *payments.Service, apiKeys *payments.APIKeys, log *slog.Logger) *API {
-	api := &API{payments: service, apiKeys: apiKeys, log: log, metrics: service.Metrics().Handler()}
+	api := &API{payments: service, apiKeys: apiKeys, log: log, metrics: service.Metrics().Handler(), counters: counters{since: time.Now()}}
 	api.handler = httpguard.Observed(log, service.Metrics(), api.routes())
 	return api
 }
@@ -46,7 +47,7 @@ func (api *API) routes() *mux.Router {
 	router.HandleFunc("/readyz", api.readyz).Methods(http.MethodGet, http.MethodHead)
 	router.HandleFunc("/openapi.yaml", api.getOpenAPI).Methods(http.MethodGet, http.MethodHead)
 	router.HandleFunc("/metrics", api.getMetrics).Methods(http.MethodGet, http.MethodHead)
-	router.Use(named)
+	router.Use(Named)
 	router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		httpguard.WriteProblem(w, httpguard.NotFound.Problem())
 	})
@@ -57,8 +58,8 @@ func (api *API) routes() *mux.Router {
 	return router
 }
 
-// named tells the access log and the metrics which route a request took.
-func named(next http.Handler) http.Handler {
+// Named tells the access log and the metrics which route a request took.
+func Named(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if template, err := mux.CurrentRoute(r).GetPathTemplate(); err == nil {
 			httpguard.InfoOf(r.Context()).Route = template

@@ -67,7 +67,8 @@ func (api *API) postOrder(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	info := httpguard.InfoOf(r.Context())
-	info.OrderID, info.Outcome = order.OrderID, string(result.Outcome)
+	info.OrderID = order.OrderID
+	api.counted(info, result.Outcome)
 	writeResult(w, result)
 }
 

@@ -55,7 +55,7 @@ func (api *API) postRefund(w http.ResponseWriter, r *http.Request) {
 		api.failDatabase(w, r, err)
 		return
 	}
-	info.Outcome = string(result.Outcome)
+	api.counted(info, result.Outcome)
 	writeResult(w, result)
 }
 

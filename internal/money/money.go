@@ -54,6 +54,15 @@ func (m Money) Decimal() (string, error) {
 	return sign + digits[:cut] + "." + digits[cut:], nil
 }
 
+// String writes the amount for people: 10.50 CNY.
+func (m Money) String() string {
+	decimal, err := m.Decimal()
+	if err != nil {
+		return fmt.Sprintf("%d minor units %s", m.Amount, m.Currency)
+	}
+	return decimal + " " + m.Currency
+}
+
 // ParseDecimal reads an amount in major units, such as "10.5" or "10.50" CNY.
 // It refuses signs, exponents, spaces, more decimals than the currency has and
 // amounts past the largest int64, so that nothing is ever rounded.

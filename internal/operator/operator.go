@@ -8,6 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -82,6 +85,22 @@ type Event struct {
 	Subject string    `json:"subject"`
 	// Detail holds facts of the event, by name.
 	Detail map[string]any `json:"detail"`
+}
+
+// Fact is one detail of an event or a case.
+type Fact struct{ Name, Value string }
+
+// Facts lists details by name.
+func Facts(detail map[string]any) []Fact {
+	facts := make([]Fact, 0, len(detail))
+	for _, name := range slices.Sorted(maps.Keys(detail)) {
+		value := fmt.Sprint(detail[name])
+		if number, ok := detail[name].(float64); ok {
+			value = strconv.FormatFloat(number, 'f', -1, 64)
+		}
+		facts = append(facts, Fact{name, value})
+	}
+	return facts
 }
 
 // KeyStory is a key with what is known of it. Key is nil when it was released

@@ -21,6 +21,9 @@ type Result struct {
 	Refund Refund
 	// Code is the provider's code behind Released, Rejected and LeftInDoubt.
 	Code string
+	// Recovered tells that an earlier holder's work was taken over and ended
+	// without moving money again.
+	Recovered bool
 }
 
 // movement is one charge or refund whose key is claimed.
@@ -62,6 +65,8 @@ type attempt struct {
 	// answered: the provider answered this attempt's request to move the money.
 	answered bool
 	settled  bool
+	// sent: this attempt asked the provider to move the money.
+	sent bool
 }
 
 // run goes on when the client hangs up: once the key is claimed the work is
@@ -77,9 +82,13 @@ func (a *attempt) run(ctx context.Context, recovered bool) (Result, error) {
 		}
 	}()
 	if a.decided() {
-		return a.store(ctx)
+		result, err := a.store(ctx)
+		result.Recovered = recovered
+		return result, err
 	}
-	return a.settle(ctx, a.moved(ctx, recovered))
+	result, err := a.settle(ctx, a.moved(ctx, recovered))
+	result.Recovered = recovered && !a.sent
+	return result, err
 }
 
 // moved asks the provider to move the money, or, where an earlier holder may
@@ -97,6 +106,7 @@ func (a *attempt) moved(ctx context.Context, recovered bool) psp.Result {
 	}
 	callCtx, cancelCall := context.WithTimeout(ctx, a.limits.Deadline*2/3)
 	defer cancelCall()
+	a.sent = true
 	result := a.move(callCtx)
 	if result.Verdict != psp.InDoubt {
 		return result

@@ -21,13 +21,14 @@ type Inquiry struct {
 	Outcome guard.Outcome
 }
 
-// InquireCharge takes the charge that is longest due and asks its provider
-// what became of it; false: none is due. Only asking moves no money, so several
-// reconcilers may be at work beside clients' retries and notifications.
-func (s *Service) InquireCharge(ctx context.Context, respond RespondCharge) (Inquiry, bool, error) {
+// InquireCharge takes the charge that is longest due, or the one with chargeID
+// if that is not empty, and asks its provider what became of it; false: none is
+// due. Only asking moves no money, so several reconcilers may be at work beside
+// clients' retries and notifications.
+func (s *Service) InquireCharge(ctx context.Context, chargeID string, respond RespondCharge) (Inquiry, bool, error) {
 	var due dueColumns
 	var columns chargeColumns
-	err := s.db.QueryRow(ctx, claimDueChargeSQL, s.names(), s.limits.Lease, s.limits.TTL, s.limits.quiet()).
+	err := s.db.QueryRow(ctx, claimDueChargeSQL, s.names(), s.limits.Lease, s.limits.TTL, s.limits.quiet(), chargeID).
 		Scan(append(due.targets(), columns.targets()...)...)
 	if err != nil {
 		return Inquiry{}, false, fmt.Errorf("take a due charge: %w", err)
@@ -45,10 +46,10 @@ func (s *Service) InquireCharge(ctx context.Context, respond RespondCharge) (Inq
 }
 
 // InquireRefund is InquireCharge for refunds.
-func (s *Service) InquireRefund(ctx context.Context, respond RespondRefund) (Inquiry, bool, error) {
+func (s *Service) InquireRefund(ctx context.Context, refundID string, respond RespondRefund) (Inquiry, bool, error) {
 	var due dueColumns
 	var columns refundColumns
-	err := s.db.QueryRow(ctx, claimDueRefundSQL, s.names(), s.limits.Lease, s.limits.TTL, s.limits.quiet()).
+	err := s.db.QueryRow(ctx, claimDueRefundSQL, s.names(), s.limits.Lease, s.limits.TTL, s.limits.quiet(), refundID).
 		Scan(append(due.targets(), columns.targets()...)...)
 	if err != nil {
 		return Inquiry{}, false, fmt.Errorf("take a due refund: %w", err)

@@ -77,11 +77,11 @@ const (
 
 	claimDueChargeSQL = `SELECT r.merchant, r.key, r.fence, r.quiet, ` + chargeColumnList + `
   FROM payments.claim_due_charge(p_providers => $1::text[], p_lease => $2::interval, p_ttl => $3::interval,
-       p_quiet => $4::interval) AS r`
+       p_quiet => $4::interval, p_charge_id => nullif($5::text, '')) AS r`
 
 	claimDueRefundSQL = `SELECT r.merchant, r.key, r.fence, r.quiet, ` + refundColumnList + `
   FROM payments.claim_due_refund(p_providers => $1::text[], p_lease => $2::interval, p_ttl => $3::interval,
-       p_quiet => $4::interval) AS r`
+       p_quiet => $4::interval, p_refund_id => nullif($5::text, '')) AS r`
 
 	recordChargeSQL = `SELECT payments.record_charge_inquiry(p_merchant => $1::text, p_charge_id => $2::text,
        p_status => $3::text, p_trade_no => nullif($4::text, ''), p_failure_code => nullif($5::text, ''),

@@ -84,8 +84,27 @@ func (r *Reconciler) drain(ctx context.Context) ([]payments.Inquiry, error) {
 	return found, ctx.Err() //nolint:wrapcheck // the caller's own context
 }
 
+// AskCharge asks about one charge, for a person; false: it is not due, because
+// it has ended or because somebody asks about it right now.
+func (r *Reconciler) AskCharge(ctx context.Context, chargeID string) (payments.Inquiry, bool, error) {
+	return r.inquireCharge(ctx, chargeID)
+}
+
+// AskRefund is AskCharge for a refund.
+func (r *Reconciler) AskRefund(ctx context.Context, refundID string) (payments.Inquiry, bool, error) {
+	return r.inquireRefund(ctx, refundID)
+}
+
 func (r *Reconciler) charge(ctx context.Context) (payments.Inquiry, bool, error) {
-	inquiry, due, err := r.service.InquireCharge(ctx, r.respondCharge)
+	return r.inquireCharge(ctx, "")
+}
+
+func (r *Reconciler) refund(ctx context.Context) (payments.Inquiry, bool, error) {
+	return r.inquireRefund(ctx, "")
+}
+
+func (r *Reconciler) inquireCharge(ctx context.Context, chargeID string) (payments.Inquiry, bool, error) {
+	inquiry, due, err := r.service.InquireCharge(ctx, chargeID, r.respondCharge)
 	if due && err == nil {
 		r.log.InfoContext(ctx, "charge reconciled", "order_id", inquiry.Charge.OrderID, "charge_id", inquiry.Charge.ID,
 			"provider", inquiry.Charge.Provider, "outcome", ended(inquiry), "status", inquiry.Charge.Status)
@@ -93,8 +112,8 @@ func (r *Reconciler) charge(ctx context.Context) (payments.Inquiry, bool, error)
 	return inquiry, due, err //nolint:wrapcheck // says what failed already
 }
 
-func (r *Reconciler) refund(ctx context.Context) (payments.Inquiry, bool, error) {
-	inquiry, due, err := r.service.InquireRefund(ctx, r.respondRefund)
+func (r *Reconciler) inquireRefund(ctx context.Context, refundID string) (payments.Inquiry, bool, error) {
+	inquiry, due, err := r.service.InquireRefund(ctx, refundID, r.respondRefund)
 	if due && err == nil {
 		r.log.InfoContext(ctx, "refund reconciled", "order_id", inquiry.Refund.OrderID, "refund_id", inquiry.Refund.ID,
 			"provider", inquiry.Refund.Provider, "outcome", ended(inquiry), "status", inquiry.Refund.Status)

@@ -9,7 +9,8 @@ CREATE OR REPLACE FUNCTION payments.claim_due_refund(
     p_providers text[],
     p_lease     interval DEFAULT '60 seconds',
     p_ttl       interval DEFAULT '24 hours',
-    p_quiet     interval DEFAULT '60 seconds'
+    p_quiet     interval DEFAULT '60 seconds',
+    p_refund_id text DEFAULT NULL
 )
 RETURNS payments.due_refund
 LANGUAGE plpgsql
@@ -31,6 +32,7 @@ BEGIN
         SELECT *
           FROM payments.refunds AS r
          WHERE r.due_at <= v_now
+           AND (p_refund_id IS NULL OR r.refund_id = p_refund_id)
            AND EXISTS (SELECT FROM payments.charges AS c
                         WHERE c.charge_id = r.charge_id AND c.provider = ANY (p_providers))
          ORDER BY r.due_at
@@ -89,7 +91,7 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.claim_due_refund(text[], interval, interval, interval) IS
+COMMENT ON FUNCTION payments.claim_due_refund(text[], interval, interval, interval, text) IS
 'Takes the refund that is longest due for an inquiry at one of the providers, for a reconciler; null: nothing is due.
 With a fence: the key was taken over too; ask the provider, then call finish_refund, release_refund or abandon_refund (a
 refund that is succeeded, pending or failed is decided already, finish it). Without: ask the provider, then call

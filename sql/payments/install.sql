@@ -43,4 +43,8 @@
 {{ template "payments/order_story.sql" . }}
 {{ template "payments/operator_order.sql" . }}
 {{ template "payments/operator_orders_of.sql" . }}
+{{ template "payments/operator_ask.sql" . }}
+{{ template "payments/operator_in_doubt.sql" . }}
+{{ template "payments/operator_cases.sql" . }}
+{{ template "payments/operator_find.sql" . }}
 {{ template "payments/grants.sql" . }}

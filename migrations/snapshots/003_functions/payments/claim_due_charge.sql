@@ -9,7 +9,8 @@ CREATE OR REPLACE FUNCTION payments.claim_due_charge(
     p_providers text[],
     p_lease     interval DEFAULT '60 seconds',
     p_ttl       interval DEFAULT '24 hours',
-    p_quiet     interval DEFAULT '60 seconds'
+    p_quiet     interval DEFAULT '60 seconds',
+    p_charge_id text DEFAULT NULL
 )
 RETURNS payments.due_charge
 LANGUAGE plpgsql
@@ -31,6 +32,7 @@ BEGIN
         SELECT *
           FROM payments.charges AS c
          WHERE c.due_at <= v_now
+           AND (p_charge_id IS NULL OR c.charge_id = p_charge_id)
            AND c.provider = ANY (p_providers)
          ORDER BY c.due_at
          LIMIT 100
@@ -88,7 +90,7 @@ BEGIN
 END;
 $function$;
 
-COMMENT ON FUNCTION payments.claim_due_charge(text[], interval, interval, interval) IS
+COMMENT ON FUNCTION payments.claim_due_charge(text[], interval, interval, interval, text) IS
 'Takes the charge that is longest due for an inquiry at one of the providers, for a reconciler; null: nothing is due.
 With a fence: the key was taken over too; ask the provider, then call finish_charge, release_charge or abandon_charge (a
 charge that is succeeded, pending or failed is decided already, finish it). Without: ask the provider, then call
