@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"github.com/payonce/payonce/internal/payments"
 	"github.com/payonce/payonce/internal/postgres"
 	"github.com/payonce/payonce/migrations"
 )
@@ -38,37 +37,6 @@ guard and payments, directly and not through a transaction pooler.`,
 		},
 	}
 	s.databaseFlags(cmd.Flags())
-	return cmd
-}
-
-func newAPIKey() *cobra.Command {
-	cmd := &cobra.Command{Use: "apikey", Short: "Manage the api keys of merchants"}
-	cmd.AddCommand(newAPIKeyCreate())
-	return cmd
-}
-
-func newAPIKeyCreate() *cobra.Command {
-	var s settings
-	var merchant, label string
-	cmd := &cobra.Command{
-		Use:   "create",
-		Short: "Make an api key and print it, once",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withConnection(cmd.Context(), s.databaseURL, func(conn *pgx.Conn) error {
-				apiKey, err := payments.CreateAPIKey(cmd.Context(), conn, merchant, label)
-				if err != nil {
-					return err
-				}
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), apiKey)
-				return err
-			})
-		},
-	}
-	s.databaseFlags(cmd.Flags())
-	cmd.Flags().StringVar(&merchant, "merchant", "", "merchant that the key speaks for")
-	cmd.Flags().StringVar(&label, "label", "", "what the key is for")
-	_ = cmd.MarkFlagRequired("merchant")
 	return cmd
 }
 

@@ -140,6 +140,7 @@ var (
 		"payments.operator_order(text)", "payments.operator_orders_of(text,text)", "payments.operator_ask(text,text,text)",
 		"payments.operator_in_doubt(integer)", "payments.operator_cases(integer)", "payments.operator_find(text,integer)",
 		"payments.set_stock(text,bigint)", "payments.create_api_key(bytea,text,text)",
+		"payments.list_api_keys(text)", "payments.revoke_api_key(text)",
 	}
 	// The procedure purge runs as its caller and calls these.
 	calledByPurge = []string{"guard.purge_batch(integer,tid,tid,interval)", "guard.table_pages()"}

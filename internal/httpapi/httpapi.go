@@ -109,7 +109,8 @@ func (api *API) merchant(w http.ResponseWriter, r *http.Request) (string, bool) 
 		api.failDatabase(w, r, err)
 		return "", false
 	}
-	httpguard.InfoOf(r.Context()).Scope = merchant
+	info := httpguard.InfoOf(r.Context())
+	info.Scope, info.APIKey = merchant, payments.APIKeyID(apiKey)
 	return merchant, true
 }
 

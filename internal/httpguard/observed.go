@@ -20,8 +20,10 @@ import (
 // RequestInfo is what the handlers tell the access log. It holds no secret:
 // of an idempotency key only a hash.
 type RequestInfo struct {
-	ID      string
-	Scope   string
+	ID    string
+	Scope string
+	// APIKey is the id of the api key that the request was admitted with.
+	APIKey  string
 	OrderID string
 	KeyHash string
 	Outcome string
@@ -107,7 +109,7 @@ func Observed(log *slog.Logger, count *metrics.Metrics, next http.Handler) http.
 			count.Request(info.Route, r.Method, answer.status, took)
 			info.describe(trace.SpanFromContext(ctx), r.Method)
 			log.InfoContext(ctx, "request", "method", r.Method, "path", r.URL.Path, "status", answer.status,
-				"bytes", answer.bytes, "duration_ms", milliseconds(took), "scope", info.Scope, "outcome", info.Outcome)
+				"bytes", answer.bytes, "duration_ms", milliseconds(took), "scope", info.Scope, "api_key", info.APIKey, "outcome", info.Outcome)
 		}()
 		defer func() {
 			thrown := recover()

@@ -101,6 +101,11 @@ const (
 	authenticateSQL = `SELECT payments.authenticate(p_key_hash => $1::bytea)`
 
 	createAPIKeySQL = `SELECT payments.create_api_key(p_key_hash => $1::bytea, p_merchant => $2::text, p_label => $3::text)`
+
+	listKeysSQL = `SELECT k.key_id, k.merchant, k.label, k.created_at, k.revoked_at
+  FROM payments.list_api_keys(p_merchant => nullif($1::text, '')) AS k`
+
+	revokeAPIKeySQL = `SELECT k.outcome, k.merchant, k.label, k.revoked_at FROM payments.revoke_api_key(p_key_id => $1::text) AS k`
 )
 
 // Statements lists the statements that the server runs, to be prepared when a

@@ -15,6 +15,8 @@
 {{ template "payments/refuse_journal_change.sql" . }}
 {{ template "payments/authenticate.sql" . }}
 {{ template "payments/create_api_key.sql" . }}
+{{ template "payments/list_api_keys.sql" . }}
+{{ template "payments/revoke_api_key.sql" . }}
 {{ template "payments/begin_charge.sql" . }}
 {{ template "payments/finish_charge.sql" . }}
 {{ template "payments/release_charge.sql" . }}
