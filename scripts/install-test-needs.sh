@@ -30,6 +30,10 @@ if command -v dpkg >/dev/null 2>&1; then
         $as_root apt-get update -qq
         # shellcheck disable=SC2086 # a list of packages
         $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $missing >/dev/null
+        # Its service would take the simulator's port, 9090, at the next start of the machine.
+        case "$missing" in
+            *prometheus*) $as_root systemctl disable prometheus >/dev/null 2>&1 || true ;;
+        esac
     fi
 fi
 scripts/fetch-postgres.sh
