@@ -219,7 +219,7 @@ func (c *client) untilWith(ctx context.Context, s *story, random *rand.Rand) int
 	wait := minPause
 	for {
 		got := c.ask(ctx, s, requestTimeout)
-		if got.status != 0 && got.retry != "same_key" || got.code == "out_of_stock" {
+		if got.status != 0 && got.retry != "same_key" || got.code == outOfStock {
 			return got.status
 		}
 		pause := max(wait, min(time.Duration(got.after)*time.Second, maxPause)) // exponential, with jitter

@@ -16,6 +16,8 @@ type story struct {
 	// final are the different answers that end it, 201 and 402, each with how
 	// often it was told.
 	final map[answer]int
+	// last is the last answer, for whoever looks for what went wrong.
+	last string
 	// refused is the last answer that says never to come back: the code of it.
 	refused string
 }
@@ -34,6 +36,9 @@ func (s *story) told(status int) bool {
 	}
 	return false
 }
+
+// outOfStock is an end for a client that does not wait for the next delivery.
+const outOfStock = "out_of_stock"
 
 // diary is what all clients saw.
 type diary struct {
@@ -80,6 +85,7 @@ func (d *diary) note(s *story, r response) {
 	defer d.mu.Unlock()
 	d.requests++
 	d.statuses[r.status]++
+	s.last = statusName(r.status) + " " + r.code
 	if r.replayed {
 		d.replays++
 	}
@@ -89,7 +95,7 @@ func (d *diary) note(s *story, r response) {
 		s.final[answer{status: r.status, body: sha256.Sum256(r.body)}]++
 	case !expected[r.status]:
 		d.wrong = append(d.wrong, fmt.Sprintf("POST %s with key %s was answered %d: %s", s.path, s.key, r.status, r.body))
-	case r.retry != "same_key":
+	case r.retry != "same_key" || r.code == outOfStock:
 		s.refused = r.code
 	}
 }

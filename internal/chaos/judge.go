@@ -375,7 +375,7 @@ func (e *evidence) allEnded() Verdict {
 func (e *evidence) allLearned() Verdict {
 	v := Verdict{Promise: "every client learned the end of every request"}
 	for _, s := range e.stories {
-		v.check(len(s.final) > 0 || s.refused != "", "key %s never had an end", s.key)
+		v.check(len(s.final) > 0 || s.refused != "", "key %s never had an end; the last answer was %s", s.key, s.last)
 	}
 	return v
 }

@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"regexp"
 	"unicode/utf8"
@@ -91,8 +92,12 @@ func (p *Provider) Charge(ctx context.Context, request psp.ChargeRequest) psp.Re
 }
 
 // unopened judges a failure before there is an intent to confirm: whatever
-// became of it, no money moved, unless somebody else is at this attempt.
+// became of it, no money moved, unless somebody else is at this attempt. Where no
+// intent of the attempt can be charged any more, only another attempt can.
 func unopened(err error) psp.Result {
+	if errors.Is(err, errSpent) {
+		return psp.Result{Verdict: psp.Terminal, Code: codeSpent, Message: err.Error()}
+	}
 	result := failed(charging, err)
 	if result.Verdict == psp.InDoubt && result.Code != codeKeyInUse {
 		result.Verdict = psp.Transient

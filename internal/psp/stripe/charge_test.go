@@ -283,8 +283,27 @@ func TestKeptFailures(t *testing.T) {
 	require.Len(t, s.requests(), 1)
 
 	s = newServer(t, map[string][]told{creates: {again(failure)}})
-	require.NotEqual(t, psp.Succeeded, s.provider.Charge(t.Context(), order("order-1", 1000)).Verdict)
+	told := s.provider.Charge(t.Context(), order("order-1", 1000))
+	require.Equal(t, psp.Terminal, told.Verdict, "no repetition can do better")
+	require.Equal(t, "payonce_intents_spent", told.Code)
 	require.Len(t, s.requests(), 8, "and no further")
+}
+
+// Every inquiry cancels an intent. When all of an attempt are cancelled only
+// another attempt can be charged, which the client is told.
+func TestSpentAttempt(t *testing.T) {
+	t.Parallel()
+	provider, simulator := setup(t, nil)
+	for range 10 {
+		told := provider.Query(t.Context(), trade("order-1", 1000))
+		require.Equal(t, psp.NotFound, told.Verdict)
+		require.True(t, told.Barred)
+	}
+	require.Equal(t, psp.Terminal, provider.Charge(t.Context(), order("order-1", 1000)).Verdict)
+	next := order("order-1", 1000)
+	next.Attempt = 2
+	require.Equal(t, psp.Succeeded, provider.Charge(t.Context(), next).Verdict)
+	require.Len(t, simulator.Ledger(), 1)
 }
 
 func TestIntentStatuses(t *testing.T) {

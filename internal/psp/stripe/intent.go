@@ -34,6 +34,9 @@ const (
 	pageSize       = 100
 )
 
+// codeSpent is our own code for errSpent.
+const codeSpent = "payonce_intents_spent"
+
 // errSpent says that no intent of an attempt can be charged any more.
 var errSpent = errors.New("stripe: the intents of this attempt are cancelled or failed at stripe")
 
