@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/payonce/payonce/internal/console"
 	"github.com/payonce/payonce/internal/postgres"
+	"github.com/payonce/payonce/internal/secret"
 )
 
 // devConsolePassword is that of the console of `payonce dev`, which has a
@@ -41,6 +41,7 @@ func (s *settings) consoleFlags(flags *pflag.FlagSet) {
 		"addresses and networks of the proxies that this header and X-Forwarded-For are believed from")
 	flags.StringVar(&s.console.databaseURL, "console-database-url", "",
 		"libpq URL of the database as the owner of the schemas; empty: --database-url")
+	markSecret(flags, "console-database-url")
 }
 
 // consoleLine tells where the console of `payonce dev` is.
@@ -52,19 +53,27 @@ func (s *settings) consoleLine(address string) string {
 	return line
 }
 
+// consolePassword names the operators' password in the environment.
+const consolePassword = "PAYONCE_CONSOLE_PASSWORD"
+
+// variable reads the environment, where --console-password-file stands for its
+// own variable.
+func (c consoleSettings) variable(name string) string {
+	if name == consolePassword+secret.FileSuffix {
+		return c.passwordFile
+	}
+	return os.Getenv(name)
+}
+
 // access says who may come into the console; nobody where it is not configured.
 func (c consoleSettings) access() (console.Access, error) {
-	access := console.Access{Password: cmp.Or(c.password, os.Getenv("PAYONCE_CONSOLE_PASSWORD")), UserHeader: c.userHeader}
-	if access.Password == "" && c.passwordFile != "" {
-		content, err := os.ReadFile(c.passwordFile)
-		if err != nil {
-			return access, fmt.Errorf("read the console's password: %w", err)
-		}
-		if access.Password = strings.TrimSpace(string(content)); access.Password == "" {
-			return access, fmt.Errorf("read the console's password: %s is empty", c.passwordFile)
+	access := console.Access{Password: c.password, UserHeader: c.userHeader}
+	var err error
+	if access.Password == "" {
+		if access.Password, _, err = secret.Read(c.variable, consolePassword); err != nil {
+			return access, err
 		}
 	}
-	var err error
 	if access.TrustedProxies, err = console.ParseProxies(c.proxies); err != nil {
 		return access, err
 	}

@@ -53,6 +53,7 @@ payment, or anything else came out wrong.`,
 	}
 	cmd.Flags().StringVar(&options.DatabaseURL, "database-url", "",
 		"libpq URL of a PostgreSQL server on which the demo makes a database and drops it; empty: it starts one")
+	markSecret(cmd.Flags(), "database-url")
 	cmd.Flags().Uint64Var(&options.Seed, "seed", 1, "repeats a run: who buys, through which provider, in which order")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as one JSON object")
 	return cmd

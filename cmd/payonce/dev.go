@@ -33,6 +33,7 @@ func newDev() *cobra.Command {
 	s.serverFlags(cmd.Flags())
 	cmd.Flags().StringVar(&s.simListen, "sim-listen", "127.0.0.1:9090", "address of the PSP simulator")
 	cmd.Flags().StringVar(&apiKey, "api-key", "sk_dev_payonce", "api key of merchant dev")
+	markSecret(cmd.Flags(), "api-key")
 	return cmd
 }
 

@@ -35,7 +35,8 @@ claimed, replayed, refused and completed by PL/pgSQL functions in your own
 PostgreSQL; this program is the HTTP layer and the tools around them.
 
 Every flag can be set in the environment too: --database-url is
-PAYONCE_DATABASE_URL.`,
+PAYONCE_DATABASE_URL. What may hold a secret can be in a file, whose name is in
+PAYONCE_DATABASE_URL_FILE.`,
 		Version:           version.Get().String(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/payonce/payonce/internal/payments"
+	"github.com/payonce/payonce/internal/secret"
 	"github.com/payonce/payonce/internal/tracing"
 )
 
@@ -35,6 +36,7 @@ func (s *settings) databaseFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.databaseURL, "database-url", "",
 		"libpq URL of the database; empty: a private cluster from the local PostgreSQL binaries")
 	flags.StringVar(&s.dataDir, "data-dir", ".payonce", "folder of the private cluster and of development keys")
+	markSecret(flags, "database-url")
 }
 
 // listenerFlags are what serve and proxy have in common.
@@ -57,20 +59,45 @@ func (s *settings) serverFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&s.limits.Deadline, "provider-deadline", limits.Deadline,
 		"bound on all that is asked of a provider for one charge; at least 10s below the lease")
 	flags.StringVar(&s.outboxURL, "outbox-url", "", "where confirmations and notices are posted to; empty: they wait in payments.outbox")
+	markSecret(flags, "outbox-url")
 }
 
-// fromEnvironment sets each flag that was not given from the environment:
-// --data-dir from PAYONCE_DATA_DIR.
+// secretFlag marks a flag whose value is or may hold a secret. It can be given
+// in a file too: --database-url in the one that PAYONCE_DATABASE_URL_FILE names.
+const secretFlag = "payonce_secret"
+
+// markSecret marks flags of the set; docs/operations.md lists them.
+func markSecret(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		flag := flags.Lookup(name)
+		flag.Usage += " (or in a file: " + variable(flag) + secret.FileSuffix + ")"
+		_ = flags.SetAnnotation(name, secretFlag, []string{"true"})
+	}
+}
+
+// variable is the name of a flag in the environment: PAYONCE_DATA_DIR for --data-dir.
+func variable(flag *pflag.Flag) string {
+	return "PAYONCE_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+}
+
+// fromEnvironment sets each flag that was not given from the environment.
 func fromEnvironment(cmd *cobra.Command) error {
 	var failed error
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		name := "PAYONCE_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-		value, ok := os.LookupEnv(name)
-		if !ok || flag.Changed || failed != nil {
+		if flag.Changed || failed != nil {
+			return
+		}
+		value, ok := os.LookupEnv(variable(flag))
+		if flag.Annotations[secretFlag] != nil {
+			var given bool
+			value, given, failed = secret.Read(os.Getenv, variable(flag))
+			ok = ok || given
+		}
+		if !ok || failed != nil {
 			return
 		}
 		if err := cmd.Flags().Set(flag.Name, value); err != nil {
-			failed = fmt.Errorf("%s: %w", name, err)
+			failed = fmt.Errorf("%s: %w", variable(flag), err)
 		}
 	})
 	return failed

@@ -43,5 +43,6 @@ func newUnguarded() *cobra.Command {
 	cmd.Flags().StringVar(&s.databaseURL, "database-url", "", "libpq URL of the database")
 	cmd.Flags().StringVar(&s.listen, "listen", "127.0.0.1:8080", "address to serve on")
 	cmd.Flags().StringVar(&s.outboxURL, "outbox-url", "", "where mails are posted to")
+	markSecret(cmd.Flags(), "database-url", "outbox-url")
 	return cmd
 }

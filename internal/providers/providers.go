@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/payonce/payonce/internal/psp"
 	"github.com/payonce/payonce/internal/psp/alipay"
 	"github.com/payonce/payonce/internal/pspsim"
+	"github.com/payonce/payonce/internal/secret"
 )
 
 // registration is what the program has to know of a provider.
@@ -56,20 +56,16 @@ var registry = []registration{
 // Environment reads a variable; os.Getenv is one.
 type Environment func(name string) string
 
-// secret reads NAME, or the file that NAME_FILE names.
+// secret reads a secret that is needed: NAME, or the file that NAME_FILE names.
 func (env Environment) secret(name string) (string, error) {
-	if value := env(name); value != "" {
-		return value, nil
-	}
-	path := env(name + "_FILE")
-	if path == "" {
-		return "", fmt.Errorf("%s or %s_FILE is needed", name, name)
-	}
-	content, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+	value, given, err := secret.Read(env, name)
 	if err != nil {
-		return "", fmt.Errorf("%s_FILE: %w", name, err)
+		return "", err
 	}
-	return strings.TrimSpace(string(content)), nil
+	if !given {
+		return "", fmt.Errorf("%s or %s%s is needed", name, name, secret.FileSuffix)
+	}
+	return value, nil
 }
 
 // Configured makes the providers that the environment configures. They call
@@ -80,7 +76,7 @@ func Configured(env Environment, client *http.Client) ([]psp.Provider, error) {
 	var variables []string
 	for _, r := range registry {
 		variables = append(variables, r.variable)
-		if env(r.variable) == "" && env(r.variable+"_FILE") == "" {
+		if env(r.variable) == "" && env(r.variable+secret.FileSuffix) == "" {
 			continue
 		}
 		provider, err := r.fromEnvironment(env, client)

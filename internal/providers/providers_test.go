@@ -4,6 +4,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
 
@@ -91,6 +93,39 @@ func TestConfigured(t *testing.T) {
 	simulated, err := providers.Simulated(simulatorKeys(t), "http://127.0.0.1:9", "http://127.0.0.1:9", nil)
 	require.NoError(t, err)
 	require.Len(t, everything, len(simulated), "a provider's settings are not in the table")
+}
+
+// Every secret can be given in its variable or in a file, never in both.
+func TestEverySecretOfAProviderTakesAFile(t *testing.T) {
+	t.Parallel()
+	secrets := regexp.MustCompile(`_(KEY|SECRET)(_FILE)?$`)
+	tried := 0
+	for name, complete := range configurations(t) {
+		for variable, value := range complete {
+			if !secrets.MatchString(variable) {
+				continue
+			}
+			tried++
+			bare, isFile := strings.CutSuffix(variable, "_FILE")
+			other := maps.Clone(complete)
+			delete(other, variable)
+			if isFile {
+				content, err := os.ReadFile(value)
+				require.NoError(t, err)
+				other[bare] = strings.TrimSpace(string(content))
+			} else {
+				path := filepath.Join(t.TempDir(), "secret")
+				require.NoError(t, os.WriteFile(path, []byte(value+"\n"), 0o600))
+				other[bare+"_FILE"] = path
+			}
+			_, err := providers.Configured(environment(other), nil)
+			require.NoError(t, err, "%s: %s the other way", name, variable)
+			other[variable] = value
+			_, err = providers.Configured(environment(other), nil)
+			require.ErrorContains(t, err, bare+" and "+bare+"_FILE are both set")
+		}
+	}
+	require.Equal(t, 10, tried)
 }
 
 // What a configuration lacks is named, and the file besides the variable.
