@@ -57,6 +57,12 @@ vuln: ## Look for known vulnerabilities in what the programs call
 build: ## Build the programs into bin/; VERSION=v1.2.3 names the release
 	go build -trimpath -ldflags "$(STAMP)" -o bin/ ./cmd/...
 
+.PHONY: image
+image: ## Build the container image payonce; VERSION=v1.2.3 names the release
+	mkdir -p bin/image/data
+	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags "-s -w $(STAMP)" -o bin/image/ ./cmd/...
+	docker build --tag payonce$(if $(VERSION),:$(VERSION)) .
+
 .PHONY: quickstart
 quickstart: ## Run the README's quick start from a clean clone and compare
 	scripts/quickstart-check.sh

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/payonce/payonce/internal/postgres"
@@ -16,6 +17,7 @@ var errNoDatabase = errors.New("--database-url (PAYONCE_DATABASE_URL) is needed"
 
 func newMigrate() *cobra.Command {
 	var s settings
+	var purge bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the database to the schema of this version",
@@ -31,13 +33,29 @@ guard and payments, directly and not through a transaction pooler.`,
 				if err := migrations.Apply(cmd.Context(), conn); err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "schema version %d (was %d)\n", want, before)
-				return err
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "schema version %d (was %d)\n", want, before); err != nil || !purge {
+					return err
+				}
+				return letCronPurge(cmd.Context(), conn)
 			})
 		},
 	}
 	s.databaseFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&purge, "schedule-purge", false,
+		"let pg_cron purge expired keys from now on; an error where the database does not have it")
 	return cmd
+}
+
+func letCronPurge(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "SELECT guard.schedule_purge()")
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Hint != "" {
+		return fmt.Errorf("schedule the purge: %w\n%s", err, refused.Hint)
+	}
+	if err != nil {
+		return fmt.Errorf("schedule the purge: %w", err)
+	}
+	return nil
 }
 
 func withConnection(ctx context.Context, url string, do func(*pgx.Conn) error) error {

@@ -87,12 +87,32 @@ func NewKeys() (*Keys, error) {
 }
 
 // LoadOrCreateKeys reads the keys of a folder, and makes those that are not
-// there yet. Processes may do so at once: all of them get the same keys.
+// there yet. Processes may do so at once: all of them get the same keys. The
+// providers' public keys are written besides, for a server that reads files.
 func LoadOrCreateKeys(dir string) (*Keys, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the development keys: %w", err)
 	}
-	return collectKeys(func(f keyFile) ([]byte, error) { return f.loadOrCreate(dir) })
+	keys, err := collectKeys(func(f keyFile) ([]byte, error) { return f.loadOrCreate(dir) })
+	if err != nil {
+		return nil, err
+	}
+	return keys, keys.writePublic(dir)
+}
+
+func (k *Keys) writePublic(dir string) error {
+	for name, key := range map[string]string{
+		"alipay-public.pem": k.AlipayPublicKey, "wechat-public.pem": k.WeChatPublicKey, "2c2p-public.pem": k.TwoCTwoPPublicKey,
+	} {
+		temporary, err := writeTemporary(dir, []byte(key))
+		if err != nil {
+			return err
+		}
+		if err := os.Rename(temporary, filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("put a provider's public key in place: %w", err)
+		}
+	}
+	return nil
 }
 
 // collectKeys gets the content of every key file at the same time, since an

@@ -31,13 +31,16 @@ func TestKeysAreMadeOnceAndKeptPrivate(t *testing.T) {
 	for _, keys := range loaded[1:] {
 		require.Equal(t, loaded[0], keys)
 	}
+	public, err := os.ReadFile(filepath.Join(dir, "alipay-public.pem"))
+	require.NoError(t, err)
+	require.Equal(t, loaded[0].AlipayPublicKey, string(public))
 
 	folder, err := os.Stat(dir)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), folder.Mode().Perm())
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, files, 10, "only the keys stay, no temporary files")
+	require.Len(t, files, 13, "only the keys stay, no temporary files")
 	for _, file := range files {
 		info, err := file.Info()
 		require.NoError(t, err)
