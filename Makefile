@@ -63,6 +63,14 @@ image: ## Build the container image payonce; VERSION=v1.2.3 names the release
 	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags "-s -w $(STAMP)" -o bin/image/ ./cmd/...
 	docker build --tag payonce$(if $(VERSION),:$(VERSION)) .
 
+.PHONY: up
+up: image ## Start PostgreSQL, simulator and server in containers; docs/deploy.md goes on from there
+	scripts/compose.sh up --detach --build
+
+.PHONY: down
+down: ## Remove what `make up` started, data included
+	scripts/compose.sh down --volumes
+
 .PHONY: quickstart
 quickstart: ## Run the README's quick start from a clean clone and compare
 	scripts/quickstart-check.sh

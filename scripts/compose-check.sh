@@ -43,18 +43,34 @@ equal "$(docker image inspect --format '{{.Config.User}}' payonce)" 65532:65532 
 $compose up --detach >"$work/up" 2>&1 || fail "$(cat "$work/up")"
 for service in database simulator server; do healthy $service; done
 
-PAYONCE_API_KEY=$($compose run --rm -T migrate apikey create --merchant shop 2>/dev/null)
-PAYONCE_URL=$(at server 8080)
-export PAYONCE_API_KEY PAYONCE_URL PAYONCE_BUDGET=120
-pay=$PWD/examples/client/curl/pay.sh
-(cd "$work" && "$pay" order-1 1000 CNY) >"$work/first" 2>"$work/log" || fail "$(cat "$work/log")"
+# block NAME prints the code block of docs/deploy.md after the marker
+# <!-- NAME -->, with the ports that are used here.
+block() {
+    awk -v marker="<!-- $1 -->" '
+        index($0, marker) { armed = 1; next }
+        armed && /^```/ { if (inside) exit; inside = 1; next }
+        inside { print }' docs/deploy.md |
+        sed "s#http://127.0.0.1:8080#$(at server 8080)#; s#http://127.0.0.1:9090#$(at simulator 9090)#
+             s#docker compose#scripts/compose.sh#; s#examples/client/curl/pay.sh#pay#"
+}
+
+# pay keeps its keys out of this folder.
+pay() { (cd "$work" && "$OLDPWD/examples/client/curl/pay.sh" "$@"); }
+
+export PAYONCE_BUDGET=120
+block pay >"$work/block"
+[ -s "$work/block" ] || fail "docs/deploy.md has no block pay"
+. "$work/block" >"$work/first" 2>"$work/log" || fail "$(cat "$work/log")"
 grep -q '"status":"succeeded"' "$work/first" || fail "the first charge: $(cat "$work/first")"
+block look >"$work/block"
+[ -s "$work/block" ] || fail "docs/deploy.md has no block look"
+bash -euo pipefail "$work/block" >"$work/looked" 2>&1 || fail "$(cat "$work/looked")"
 
 $compose kill -s SIGKILL server >/dev/null 2>&1
 $compose up --detach >"$work/up" 2>&1 || fail "$(cat "$work/up")"
 healthy server
 PAYONCE_URL=$(at server 8080)
-(cd "$work" && "$pay" order-1 1000 CNY) >"$work/second" 2>"$work/log" || fail "$(cat "$work/log")"
+pay order-1 1000 CNY >"$work/second" 2>"$work/log" || fail "$(cat "$work/log")"
 cmp "$work/first" "$work/second" || fail "the second run tells another charge"
 
 curl -fsS "$PAYONCE_URL/v1/charges" -H "Authorization: Bearer $PAYONCE_API_KEY" -H 'Idempotency-Key: stripe-1' \
@@ -68,7 +84,6 @@ query() { $compose exec -T database psql --no-psqlrc -U postgres -At payonce -c 
 equal "$(query "SELECT count(*) FROM cron.job WHERE active AND username = 'payonce_owner'")" 2 "pg_cron's jobs"
 equal "$(query "SELECT DISTINCT usename FROM pg_stat_activity WHERE datname = 'payonce' AND client_addr IS NOT NULL")" \
     payonce_server "who is connected"
-$compose run --rm -T migrate doctor >"$work/doctor" 2>&1 || fail "the doctor: $(cat "$work/doctor")"
 
 # A server that is told to stop says good-bye.
 server=$($compose ps -q server)
