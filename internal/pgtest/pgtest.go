@@ -8,6 +8,7 @@ package pgtest
 
 import (
 	"context"
+	_ "embed" // the constraints that all tests run with
 	"fmt"
 	"net/url"
 	"os"
@@ -20,6 +21,9 @@ import (
 
 	"github.com/payonce/payonce/migrations"
 )
+
+//go:embed checks.sql
+var checks string
 
 // appRole is a login role that may do what payonce_app may and no more.
 const (
@@ -183,7 +187,13 @@ func (s *server) makeTemplate(ctx context.Context) error {
 		return fmt.Errorf("connect to the template: %w", err)
 	}
 	defer func() { _ = template.Close(ctx) }()
-	return migrations.Apply(ctx, template)
+	if err := migrations.Apply(ctx, template); err != nil {
+		return err
+	}
+	if _, err := template.Exec(ctx, checks); err != nil {
+		return fmt.Errorf("add the checks of the tests: %w", err)
+	}
+	return nil
 }
 
 // makeAppRole makes the role for tests. Several test binaries may do so on one

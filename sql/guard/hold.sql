@@ -10,7 +10,11 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 AS $function$
 BEGIN
-    PERFORM guard.check_holder(p_scope => p_scope, p_key => p_key, p_fence => p_fence);
+    IF (char_length(p_scope) BETWEEN 1 AND 255 AND char_length(p_key) BETWEEN 1 AND 255
+        AND p_fence IS NOT NULL) IS NOT TRUE
+    THEN
+        PERFORM guard.check_holder(p_scope => p_scope, p_key => p_key, p_fence => p_fence);
+    END IF;
     IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
         RETURN coalesce(guard.holder_row(p_scope => p_scope, p_key => p_key, p_fence => p_fence) <> '(0,0)', false);
     END IF;

@@ -25,6 +25,9 @@ DECLARE
     v_claim guard.result;
     v_now   timestamptz;
 BEGIN
+    IF (char_length(p_order_id) BETWEEN 1 AND 64 AND p_amount > 0 AND p_currency ~ '^[A-Z]{3}$') IS NOT TRUE THEN
+        PERFORM payments.check_order(p_order_id => p_order_id, p_amount => p_amount, p_currency => p_currency);
+    END IF;
     v_claim := guard.claim(p_scope => p_merchant, p_key => p_key, p_request_path => p_request_path,
                            p_request_hash => p_request_hash, p_ttl => p_ttl);
     IF v_claim.outcome <> 'claimed' THEN

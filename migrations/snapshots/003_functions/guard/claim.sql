@@ -33,23 +33,13 @@ DECLARE
     -- SERIALIZABLE two new keys would collide; there the insert goes first.
     v_look    boolean := current_setting('transaction_isolation') <> 'serializable';
 BEGIN
-    IF p_scope IS NULL OR char_length(p_scope) NOT BETWEEN 1 AND 255 THEN
-        RAISE EXCEPTION 'p_scope must have 1 to 255 characters' USING ERRCODE = 'IK001';
-    END IF;
-    IF p_key IS NULL OR char_length(p_key) NOT BETWEEN 1 AND 255 THEN
-        RAISE EXCEPTION 'p_key must have 1 to 255 characters' USING ERRCODE = 'IK002';
-    END IF;
-    IF p_request_path IS NULL OR char_length(p_request_path) NOT BETWEEN 1 AND 2048 THEN
-        RAISE EXCEPTION 'p_request_path must have 1 to 2048 characters' USING ERRCODE = 'IK003';
-    END IF;
-    IF p_request_hash IS NULL OR octet_length(p_request_hash) <> 32 THEN
-        RAISE EXCEPTION 'p_request_hash must be a SHA-256, 32 bytes' USING ERRCODE = 'IK004';
-    END IF;
-    IF p_lease IS NULL OR p_lease <= interval '0' OR p_lease > interval '1 day' THEN
-        RAISE EXCEPTION 'p_lease must be longer than 0 and at most 1 day' USING ERRCODE = 'IK005';
-    END IF;
-    IF p_ttl IS NULL OR p_ttl < p_lease OR p_ttl > interval '3650 days' THEN
-        RAISE EXCEPTION 'p_ttl must be at least p_lease and at most 3650 days' USING ERRCODE = 'IK006';
+    IF (char_length(p_scope) BETWEEN 1 AND 255 AND char_length(p_key) BETWEEN 1 AND 255
+        AND char_length(p_request_path) BETWEEN 1 AND 2048 AND octet_length(p_request_hash) = 32
+        AND p_lease > interval '0' AND p_lease <= interval '1 day'
+        AND p_ttl >= p_lease AND p_ttl <= interval '3650 days') IS NOT TRUE
+    THEN
+        PERFORM guard.check_claim(p_scope => p_scope, p_key => p_key, p_request_path => p_request_path,
+                                  p_request_hash => p_request_hash, p_lease => p_lease, p_ttl => p_ttl);
     END IF;
 
     -- Each turn without a result means that another transaction changed the

@@ -2,6 +2,7 @@
 {{ template "guard/sqlstates.sql" . }}
 {{ template "guard/retry_after_ms.sql" . }}
 {{ template "guard/check_holder.sql" . }}
+{{ template "guard/check_claim.sql" . }}
 {{ template "guard/state.sql" . }}
 {{ template "guard/holder_row.sql" . }}
 {{ template "guard/claim.sql" . }}

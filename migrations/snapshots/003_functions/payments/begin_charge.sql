@@ -29,12 +29,16 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 AS $function$
 DECLARE
-    v_claim  guard.result;
-    v_order  payments.orders;
-    v_charge payments.charges;
-    v_result payments.charge_result;
-    v_now    timestamptz;
+    v_claim   guard.result;
+    v_order   payments.orders;
+    v_charge  payments.charges;
+    v_result  payments.charge_result;
+    v_now     timestamptz;
+    v_attempt int := 1;
 BEGIN
+    IF (char_length(p_order_id) BETWEEN 1 AND 64 AND p_amount > 0 AND p_currency ~ '^[A-Z]{3}$') IS NOT TRUE THEN
+        PERFORM payments.check_order(p_order_id => p_order_id, p_amount => p_amount, p_currency => p_currency);
+    END IF;
     v_claim := guard.claim(p_scope => p_merchant, p_key => p_key, p_request_path => p_request_path,
                            p_request_hash => p_request_hash, p_lease => p_lease, p_ttl => p_ttl);
     v_result.outcome := v_claim.outcome;
@@ -86,6 +90,9 @@ BEGIN
             v_charge := payments.charge_to_continue(p_order => v_order, p_key => p_key,
                                                     p_recovered => v_claim.recovered);
             IF v_charge.charge_id IS NULL THEN
+                SELECT 1 + count(*)::int INTO v_attempt
+                  FROM payments.charges AS e
+                 WHERE e.order_id = p_order_id AND e.failure_kind = 'refused';
                 IF v_order.status = 'closed' THEN
                     v_result.outcome := 'order_closed';
                 ELSIF NOT payments.reserve_stock(p_order_id => p_order_id) THEN
@@ -123,9 +130,7 @@ BEGIN
             attempt, status, due_at, unanswered_at, created_at, updated_at)
         VALUES (
             p_charge_id, p_order_id, p_merchant, p_key, v_claim.fence, p_provider, p_method, p_amount, p_currency,
-            1 + (SELECT count(*) FROM payments.charges AS e
-                  WHERE e.order_id = p_order_id AND e.failure_kind = 'refused'),
-            'processing', v_now + p_lease, v_now, v_now, v_now)
+            v_attempt, 'processing', v_now + p_lease, v_now, v_now, v_now)
         RETURNING c.* INTO v_charge;
         v_result.quiet := true;
         INSERT INTO payments.journal (order_id, charge_id, event, detail, at)

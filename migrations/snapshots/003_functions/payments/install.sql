@@ -1,5 +1,6 @@
 {{ template "payments/view_charge.sql" . }}
 {{ template "payments/charge_rank.sql" . }}
+{{ template "payments/check_order.sql" . }}
 {{ template "payments/inquiry_wait.sql" . }}
 {{ template "payments/charge_to_continue.sql" . }}
 {{ template "payments/open_case.sql" . }}
