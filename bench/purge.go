@@ -17,8 +17,8 @@ import (
 
 const (
 	purgeClients = 8
-	// purgeBatches is how many batches of 5000 rows one turn of the purge deletes.
-	purgeBatches = 20
+	// purgeBatches is how many batches one turn of the purge deletes.
+	purgeBatches = 200
 	purgeTurns   = 10
 	// The week: traffic of a day, then its purge.
 	days = 7
@@ -29,7 +29,7 @@ const (
 const (
 	opAlone   = "claim, no purge"
 	opBeside  = "claim, purge running"
-	batchRows = 5000
+	batchRows = 500 // the default of guard.purge
 )
 
 // measurePurge deletes a million expired keys while claims go on, in turns: a
@@ -143,7 +143,7 @@ func (p *purging) beside(ctx context.Context, plan load.Plan, op *load.Op) (load
 func (p *purging) turn(ctx context.Context) error {
 	return p.db.With(ctx, func(conn *pgx.Conn) error {
 		start := time.Now()
-		if _, err := conn.Exec(ctx, "CALL guard.purge($1, $2)", batchRows, p.batches); err != nil {
+		if _, err := conn.Exec(ctx, "CALL guard.purge(p_max_batches => $1)", p.batches); err != nil {
 			return fmt.Errorf("purge: %w", err)
 		}
 		p.took += time.Since(start)

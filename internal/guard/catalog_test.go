@@ -21,7 +21,7 @@ const ourSchemas = "('guard'::regnamespace, 'payments'::regnamespace)"
 
 // purge is a procedure that commits: PostgreSQL lets it be neither SECURITY
 // DEFINER nor have settings of its own.
-const purge = "guard.purge(integer,integer,interval)"
+const purge = "guard.purge(integer,integer,interval,double precision)"
 
 // rows collects the text of a one-column query.
 func rows(t *testing.T, conn *pgx.Conn, sql string, args ...any) []string {

@@ -20,4 +20,4 @@ GRANT EXECUTE ON FUNCTION
     guard.purge_batch(int, tid, tid, interval),
     guard.table_pages()
 TO payonce_app;
-GRANT EXECUTE ON PROCEDURE guard.purge(int, int, interval) TO payonce_app;
+GRANT EXECUTE ON PROCEDURE guard.purge(int, int, interval, float8) TO payonce_app;

@@ -1,5 +1,5 @@
 -- guard.purge, which commits, and so cannot run in a transaction that is rolled back.
-SELECT plan(18);
+SELECT plan(23);
 
 CREATE FUNCTION keys() RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(k.key, ', ' ORDER BY k.key) FROM guard.idempotency_keys AS k;
@@ -40,10 +40,11 @@ ROLLBACK;
 SELECT throws_ok(format($$CALL guard.purge(%s)$$, arguments), 'IK011', NULL, arguments)
   FROM unnest(ARRAY[
     'p_batch => NULL', 'p_batch => 0', 'p_batch => -1', 'p_batch => 100001', 'p_max_batches => 0', 'p_max_batches => -1',
-    'p_in_doubt_grace => NULL', 'p_in_doubt_grace => ''-1 second'''
+    'p_in_doubt_grace => NULL', 'p_in_doubt_grace => ''-1 second''', 'p_share => NULL', 'p_share => 0', 'p_share => -0.1',
+    'p_share => 1.1', 'p_share => ''NaN'''
   ]) AS arguments;
-CALL guard.purge(p_batch => 1, p_max_batches => 1, p_in_doubt_grace => '0');
-CALL guard.purge(p_batch => 100000, p_max_batches => NULL);
+CALL guard.purge(p_batch => 1, p_max_batches => 1, p_in_doubt_grace => '0', p_share => 0.001);
+CALL guard.purge(p_batch => 100000, p_max_batches => NULL, p_share => 1);
 SELECT pass('the limits themselves');
 DROP FUNCTION keys();
 
