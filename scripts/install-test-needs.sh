@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what `make test` needs beside Go: PostgreSQL with the extensions that
 # the tests use, PgBouncer, Redis (for the benchmark), Prometheus (for the alert
-# rules and the dashboard), the drivers of the SQL examples, Stripe's fake of its
+# rules and the dashboard), Chromium and axe-core (for the console), the drivers of the SQL examples, Stripe's fake of its
 # API, and PostgreSQL 16 to 18. On Debian and Ubuntu from their packages, with
 # root or sudo; elsewhere a test that misses something says what.
 set -eu
@@ -11,6 +11,8 @@ if command -v dpkg >/dev/null 2>&1; then
     needed='gcc libc6-dev curl openssl postgresql-client pgbouncer redis-server prometheus python3-psycopg libpostgresql-jdbc-java default-jdk-headless'
     # A newer Node.js, with its own npm, may be there already.
     command -v npm >/dev/null 2>&1 || needed="$needed nodejs npm"
+    # So may a browser of Chromium's kin.
+    command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || needed="$needed chromium"
     version=$(apt-cache policy postgresql 2>/dev/null | sed -n 's/^  Candidate: \([0-9]*\).*/\1/p')
     for extension in '' -cron -pgtap -plpgsql-check; do
         needed="$needed postgresql-${version:-15}$extension"
@@ -38,4 +40,5 @@ if command -v dpkg >/dev/null 2>&1; then
 fi
 scripts/fetch-postgres.sh
 scripts/node-driver.sh >/dev/null
+scripts/axe.sh >/dev/null
 scripts/stripe-mock.sh >/dev/null

@@ -111,21 +111,21 @@ func TestForgedForms(t *testing.T) {
 	h.chargeInDoubt("pay-1", "order-1")
 	ann := h.ann()
 	form := ann.get("/console/in-doubt")
-	for name, forge := range map[string]func() page{
-		"from another site": func() page {
+	for name, forge := range map[string]func() answered{
+		"from another site": func() answered {
 			ann.header.Set("Sec-Fetch-Site", "cross-site")
 			return ann.submit(form, "/console/ask", nil)
 		},
-		"from a site beside it": func() page {
+		"from a site beside it": func() answered {
 			ann.header.Set("Sec-Fetch-Site", "same-site")
 			return ann.submit(form, "/console/ask", nil)
 		},
-		"from another origin, by an old browser": func() page {
+		"from another origin, by an old browser": func() answered {
 			ann.header.Set("Origin", "https://evil.example")
 			return ann.submit(form, "/console/ask", nil)
 		},
-		"without the token": func() page { return ann.submit(form, "/console/ask", url.Values{"form_token": {""}}) },
-		"with another's token": func() page {
+		"without the token": func() answered { return ann.submit(form, "/console/ask", url.Values{"form_token": {""}}) },
+		"with another's token": func() answered {
 			token := fieldPattern.FindStringSubmatch(h.visitor().get("/console/login").body)[2]
 			return ann.submit(form, "/console/ask", url.Values{"form_token": {token}})
 		},

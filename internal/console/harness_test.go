@@ -170,15 +170,15 @@ func (h *harness) ann() *visitor {
 	return v
 }
 
-// page is what a visitor got in the end.
-type page struct {
+// answered is what a visitor got in the end.
+type answered struct {
 	status int
 	header http.Header
 	path   string
 	body   string
 }
 
-func (p page) title() string {
+func (p answered) title() string {
 	found := regexp.MustCompile(`<h1>([^<]*)</h1>`).FindStringSubmatch(p.body)
 	if found == nil {
 		return ""
@@ -187,13 +187,13 @@ func (p page) title() string {
 }
 
 // text is the page without its tags.
-func (p page) text() string {
+func (p answered) text() string {
 	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(p.body, " ")
 	return strings.Join(strings.Fields(html.UnescapeString(text)), " ")
 }
 
 // figure is one of the live figures by its id.
-func (p page) figure(id string) string {
+func (p answered) figure(id string) string {
 	found := regexp.MustCompile(`id="` + id + `">([^<]*)<`).FindStringSubmatch(p.body)
 	if found == nil {
 		return ""
@@ -201,7 +201,7 @@ func (p page) figure(id string) string {
 	return found[1]
 }
 
-func (v *visitor) get(path string) page {
+func (v *visitor) get(path string) answered {
 	v.t.Helper()
 	return v.do(http.MethodGet, path, nil)
 }
@@ -209,7 +209,7 @@ func (v *visitor) get(path string) page {
 var fieldPattern = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
 
 // submit sends the first form of a page with that action, with its hidden fields.
-func (v *visitor) submit(from page, action string, fields url.Values) page {
+func (v *visitor) submit(from answered, action string, fields url.Values) answered {
 	v.t.Helper()
 	_, form, ok := strings.Cut(from.body, `action="`+action+`" method="post"`)
 	require.True(v.t, ok, "no form for %s in %s", action, from.body)
@@ -224,7 +224,7 @@ func (v *visitor) submit(from page, action string, fields url.Values) page {
 	return v.do(http.MethodPost, action, sent)
 }
 
-func (v *visitor) do(method, path string, form url.Values) page {
+func (v *visitor) do(method, path string, form url.Values) answered {
 	v.t.Helper()
 	request, err := http.NewRequestWithContext(context.WithoutCancel(v.t.Context()), method, v.server.URL+path, strings.NewReader(form.Encode()))
 	require.NoError(v.t, err)
@@ -239,5 +239,5 @@ func (v *visitor) do(method, path string, form url.Values) page {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	require.NoError(v.t, err)
-	return page{response.StatusCode, response.Header, response.Request.URL.RequestURI(), string(body)}
+	return answered{response.StatusCode, response.Header, response.Request.URL.RequestURI(), string(body)}
 }
