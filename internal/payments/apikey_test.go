@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/pgtest"
 	"github.com/payonce/payonce/internal/postgres"
 )
@@ -64,4 +67,46 @@ func TestGuessingLeavesConnectionsForOthers(t *testing.T) {
 	}
 	_, err = keys.Merchant(t.Context(), "guess again")
 	require.ErrorIs(t, err, ErrUnknownAPIKey, "guessing is let in again")
+}
+
+// counting counts the queries of a database.
+type counting struct {
+	guard.DB
+	queries atomic.Int64
+}
+
+func (c *counting) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	c.queries.Add(1)
+	return c.DB.QueryRow(ctx, sql, args...)
+}
+
+// Many requests with one key at once, as after a start, need one look-up.
+func TestManyWithOneKeyAtOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	require.NoError(t, StoreAPIKey(t.Context(), db.Conn(t), "known", "shop", ""))
+	config, err := pgxpool.ParseConfig(db.AppURL)
+	require.NoError(t, err)
+	config.MaxConns = strangersPart
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	keys := NewAPIKeys(pool)
+	keys.life = time.Hour
+	counted := &counting{DB: keys.db}
+	keys.db = counted
+
+	var wait sync.WaitGroup
+	found := make(chan error, 50)
+	for range cap(found) {
+		wait.Go(func() {
+			_, err := keys.Merchant(t.Context(), "known")
+			found <- err
+		})
+	}
+	wait.Wait()
+	for range cap(found) {
+		require.NoError(t, <-found)
+	}
+	require.EqualValues(t, 1, counted.queries.Load())
 }
