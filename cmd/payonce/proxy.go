@@ -60,6 +60,7 @@ service, each retry gets the stored answer. docs/proxy.md has the routes file.
 func (s *proxySettings) proxyFlags(flags *pflag.FlagSet) {
 	s.databaseFlags(flags)
 	s.listenerFlags(flags)
+	s.tlsFlags(flags)
 	flags.StringVar(&s.upstream, "upstream", "", "URL of the service: scheme, host and perhaps a path in front of every path")
 	flags.StringVar(&s.routes, "routes", "", "routes file; empty: every request that may change something needs a key")
 	flags.StringVar(&s.probeListen, "probe-listen", "", "address of /healthz, /readyz and /metrics; empty: none")
@@ -108,9 +109,9 @@ func (s *proxySettings) proxy(
 		return err
 	}
 	defer stopProbes()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.listen)
+	listener, err := s.open(ctx, log)
 	if err != nil {
-		return fmt.Errorf("listen: %w (choose another address with --listen)", err)
+		return err
 	}
 	if ready != nil {
 		if err := ready(databaseURL, listener.Addr().String()); err != nil {

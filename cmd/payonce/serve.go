@@ -46,6 +46,7 @@ func newServe() *cobra.Command {
 		},
 	}
 	s.serverFlags(cmd.Flags())
+	s.tlsFlags(cmd.Flags())
 	return cmd
 }
 
@@ -83,9 +84,9 @@ func (s *settings) serve(
 		return err
 	}
 	defer closeConsole()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.listen)
+	listener, err := s.open(ctx, log)
 	if err != nil {
-		return fmt.Errorf("listen for the API: %w (choose another address with --listen)", err)
+		return fmt.Errorf("serve the API: %w", err)
 	}
 	if ready != nil {
 		if err := ready(url, listener.Addr().String()); err != nil {
@@ -119,7 +120,13 @@ const settleTime = 12 * time.Second
 // so that load balancers turn away; takes no more connections and lets running
 // requests finish; and at last halts those that have not.
 func (s *settings) run(ctx context.Context, listener net.Listener, handler http.Handler, stop stopping) error {
-	server := &http.Server{
+	return s.runServer(ctx, listener, s.newServer(handler), stop)
+}
+
+// newServer bounds what a client can make the server keep: how long it may
+// take, and how large its header is. Handlers bound what they read of a body.
+func (s *settings) newServer(handler http.Handler) *http.Server {
+	return &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
@@ -129,7 +136,6 @@ func (s *settings) run(ctx context.Context, listener net.Listener, handler http.
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
 	}
-	return s.runServer(ctx, listener, server, stop)
 }
 
 // runServer is run for a server with limits of its own.

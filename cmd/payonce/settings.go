@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/payonce/payonce/internal/listener"
 	"github.com/payonce/payonce/internal/payments"
 	"github.com/payonce/payonce/internal/secret"
 	"github.com/payonce/payonce/internal/tracing"
@@ -20,6 +24,9 @@ type settings struct {
 	dataDir     string
 	autoMigrate bool
 	listen      string
+	tlsCert     string
+	tlsKey      string
+	maxOpen     int
 	simListen   string
 	limits      payments.Limits
 	purgeEvery  time.Duration
@@ -42,10 +49,28 @@ func (s *settings) databaseFlags(flags *pflag.FlagSet) {
 // listenerFlags are what serve and proxy have in common.
 func (s *settings) listenerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.listen, "listen", "127.0.0.1:8080", "address to serve on")
+	flags.IntVar(&s.maxOpen, "max-connections", 4096, "how many connections may be open at once; 0: no bound")
 	flags.BoolVar(&s.autoMigrate, "auto-migrate", false, "apply pending migrations at start")
 	flags.DurationVar(&s.purgeEvery, "purge-every", time.Hour, "how often expired keys are purged where pg_cron does not")
 	flags.DurationVar(&s.stopWithin, "stop-within", 45*time.Second, "bound on finishing running requests after SIGTERM; then they are left in doubt")
 	flags.DurationVar(&s.drainDelay, "drain-delay", 0, "how long to look unready but serve on after SIGTERM, for load balancers to notice")
+}
+
+// tlsFlags are for what may stand without a proxy in front that speaks TLS.
+func (s *settings) tlsFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&s.tlsCert, "tls-cert", "", "PEM file with the certificate to serve TLS with, and what it was signed by; read anew when it changes")
+	flags.StringVar(&s.tlsKey, "tls-key", "", "PEM file with the private key of --tls-cert")
+}
+
+// open opens the address to serve on.
+func (s *settings) open(ctx context.Context, log *slog.Logger) (net.Listener, error) {
+	opened, err := listener.Open(ctx, listener.Options{
+		Address: s.listen, CertFile: s.tlsCert, KeyFile: s.tlsKey, MaxConnections: s.maxOpen, Log: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w (--listen, --tls-cert, --tls-key)", err)
+	}
+	return opened, nil
 }
 
 func (s *settings) serverFlags(flags *pflag.FlagSet) {
