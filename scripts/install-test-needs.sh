@@ -13,7 +13,8 @@ if command -v dpkg >/dev/null 2>&1; then
     command -v npm >/dev/null 2>&1 || needed="$needed nodejs npm"
     # So may a browser of Chromium's kin.
     command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || needed="$needed chromium"
-    version=$(apt-cache policy postgresql 2>/dev/null | sed -n 's/^  Candidate: \([0-9]*\).*/\1/p')
+    # PAYONCE_POSTGRES_VERSION chooses another PostgreSQL than Debian's own.
+    version=${PAYONCE_POSTGRES_VERSION:-$(apt-cache policy postgresql 2>/dev/null | sed -n 's/^  Candidate: \([0-9]*\).*/\1/p')}
     for extension in '' -cron -pgtap -plpgsql-check; do
         needed="$needed postgresql-${version:-15}$extension"
     done

@@ -46,7 +46,10 @@ type Options struct {
 	BinDir string
 	// Settings are further PostgreSQL settings, such as fsync.
 	Settings map[string]string
-	Logger   *slog.Logger
+	// NoChecksums makes a server without checksums of its pages, which
+	// PostgreSQL 18 and newer have unless told not to.
+	NoChecksums bool
+	Logger      *slog.Logger
 }
 
 // Cluster is a running private server.
@@ -170,8 +173,14 @@ func (c *Cluster) initialise(ctx context.Context) error {
 		return err
 	}
 	c.options.Logger.InfoContext(ctx, "making a private database cluster", "folder", c.dir, "postgresql", c.binaries.major)
-	initdb := exec.CommandContext(ctx, c.binaries.path("initdb"), "--pgdata", unfinished, "--username", superuser,
-		"--pwfile", c.passwordFile(), "--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-instructions")
+	args := []string{
+		"--pgdata", unfinished, "--username", superuser, "--pwfile", c.passwordFile(), "--auth", "scram-sha-256",
+		"--encoding", "UTF8", "--locale", "C", "--no-instructions",
+	}
+	if c.options.NoChecksums && c.binaries.major >= 18 {
+		args = append(args, "--no-data-checksums")
+	}
+	initdb := exec.CommandContext(ctx, c.binaries.path("initdb"), args...)
 	initdb.Dir = c.dir
 	c.account.apply(initdb)
 	if output, err := initdb.CombinedOutput(); err != nil {

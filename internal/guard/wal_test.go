@@ -15,7 +15,7 @@ import (
 // belongs to wal_level replica), no checkpoint in between.
 func quiet(t *testing.T) *pgx.Conn {
 	t.Helper()
-	conn := pgtest.Server(t,
+	conn := pgtest.Server(t, pgtest.WithoutChecksums(),
 		pgtest.WithSetting("autovacuum", "off"),
 		pgtest.WithSetting("wal_level", "minimal"),
 		pgtest.WithSetting("max_wal_senders", "0"),

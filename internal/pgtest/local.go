@@ -87,6 +87,11 @@ func WithSetting(name, value string) ServerOption {
 	return func(o *cluster.Options) { o.Settings[name] = value }
 }
 
+// WithoutChecksums makes a server whose pages have no checksums.
+func WithoutChecksums() ServerOption {
+	return func(o *cluster.Options) { o.NoChecksums = true }
+}
+
 // Durable keeps what was committed through a crash, as a real server does.
 func Durable() ServerOption {
 	return func(o *cluster.Options) {
