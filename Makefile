@@ -3,6 +3,7 @@ SHELL := /bin/bash
 
 GOLANGCI_LINT_VERSION := v2.12.0
 GOVULNCHECK_VERSION := v1.9.0
+ACTIONLINT_VERSION := v1.7.12
 
 # Empty: Go tells the version from git.
 VERSION :=
@@ -44,10 +45,11 @@ fmt: ## Format the Go code
 	gofmt -w .
 
 .PHONY: lint
-lint: ## Check format, go vet and golangci-lint
+lint: ## Check format, go vet, golangci-lint and the GitHub workflow
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	@scripts/golangci-lint.sh $(GOLANGCI_LINT_VERSION) run ./...
+	go run github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION) .github/workflows/*.yml
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities in what the programs call
