@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -52,4 +53,22 @@ func TestABrokenGuardIsCaught(t *testing.T) {
 	report := run(t, chaos.Tampered(chaos.Options{Seed: 1}, string(broken)))
 	require.NotEmpty(t, report.Broken())
 	require.Contains(t, strings.Join(report.Broken(), "\n"), "at most one charge per order")
+}
+
+// The page says what the committed reports say, of runs of ten minutes and more.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/reliability.md")
+	require.NoError(t, err)
+	written, err := chaos.Page(string(page), "../../docs/reliability")
+	require.NoError(t, err)
+	require.Equal(t, written, string(page), "go run ./internal/chaos/run render")
+	for _, failover := range []string{"none", "synchronous"} {
+		var report chaos.Report
+		content, err := os.ReadFile("../../docs/reliability/" + failover + ".json")
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(content, &report))
+		require.GreaterOrEqual(t, report.Seconds, 600.0)
+		require.Empty(t, report.Broken(), failover)
+	}
 }

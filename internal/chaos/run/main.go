@@ -58,6 +58,7 @@ func command() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.AddCommand(renderCommand())
 	flags := cmd.Flags()
 	flags.Uint64Var(&options.Seed, "seed", 1, "repeats what is attempted and when; not how it interleaves")
 	flags.DurationVar(&options.Duration, "duration", 3*time.Minute, "how long clients buy and things break; settling comes on top")
@@ -67,4 +68,24 @@ func command() *cobra.Command {
 	flags.StringVar(&options.Dir, "dir", "", "keep the servers' logs and data in this folder")
 	flags.BoolVar(&asJSON, "json", false, "print the report as one JSON object")
 	return cmd
+}
+
+func renderCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "render",
+		Short: "Write the figures of docs/reliability/*.json into docs/reliability.md",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			const path = "docs/reliability.md"
+			page, err := os.ReadFile(path)
+			if err != nil {
+				return fmt.Errorf("read the page: %w", err)
+			}
+			written, err := chaos.Page(string(page), "docs/reliability")
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(path, []byte(written), 0o644) //nolint:gosec // a page for everybody
+		},
+	}
 }
