@@ -51,6 +51,7 @@ func TestOverviewCountsWhatItPrevented(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, h.charge("c", "order-c"))
 	require.Equal(t, http.StatusCreated, h.charge("c", "order-c"), "the money had not moved: nothing was prevented")
 	require.Equal(t, "2", h.ann().get("/console").figure("f-prevented"))
+	require.Contains(t, h.visitor().get("/metrics").body, "\npayonce_double_charges_prevented_total 2\n")
 }
 
 // An operator finds a payment in doubt, asks the provider again, and reads the
@@ -77,6 +78,38 @@ func TestAskAgain(t *testing.T) {
 	require.Contains(t, ann.get("/console/in-doubt").text(), "No charge and no refund is in doubt.")
 	require.Equal(t, http.StatusCreated, h.charge("pay-1", "order-1"), "the retry gets the stored answer")
 	require.Len(t, h.simulator.Ledger(), 1, "asking moved no money")
+}
+
+// A refund in doubt is asked about too. What has its end, and what is not there,
+// is left alone.
+func TestAskAgainAboutARefund(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	require.Equal(t, http.StatusCreated, h.charge("pay-1", "order-1"))
+	ann := h.ann()
+	page := ann.submit(ann.get("/console/order?id=order-1"), "/console/ask", nil)
+	require.Contains(t, page.text(), "The provider was asked, and what it said is recorded.", "a pending charge without its notification")
+	require.Equal(t, "paid", h.one(`SELECT status FROM payments.orders`))
+
+	require.NoError(t, h.simulator.Arm(pspsim.Fault{Provider: "alipay", Op: "refund", Fault: "drop_after", Times: 1}))
+	require.NoError(t, h.simulator.Arm(pspsim.Fault{Provider: "alipay", Op: "query", Fault: "error_before", Times: 1}))
+	require.Equal(t, http.StatusGatewayTimeout, h.post("/v1/refunds", "back-1", `{"order_id":"order-1","amount":1050}`))
+	inDoubt := ann.get("/console/in-doubt")
+	require.Contains(t, inDoubt.text(), "Refund")
+	page = ann.submit(inDoubt, "/console/ask", nil)
+	require.Contains(t, page.text(), "The provider answered, and its answer is recorded.")
+	require.Equal(t, "succeeded", h.one(`SELECT status FROM payments.refunds`))
+
+	page = ann.submit(inDoubt, "/console/ask", nil)
+	require.Contains(t, page.text(), "It has its end already. There is nothing to ask.")
+	page = ann.submit(inDoubt, "/console/ask", url.Values{"refund": {"re_none"}})
+	require.Contains(t, page.text(), "There is no such charge or refund.")
+	for name, form := range map[string]url.Values{
+		"both": {"charge": {"ch_1"}}, "neither": {"refund": {""}}, "no order": {"order": {""}}, "no text": {"refund": {"\x00"}},
+	} {
+		require.Equal(t, http.StatusBadRequest, ann.submit(inDoubt, "/console/ask", form).status, name)
+	}
+	require.Equal(t, "2", h.one(`SELECT count(*)::text FROM payments.journal WHERE event = 'operator_ask'`))
 }
 
 // The provider does not tell either: it stays in doubt, and a person ends it.

@@ -118,8 +118,13 @@ func (h *harness) charge(key, orderID string) int {
 
 func (h *harness) chargeAmount(key, orderID string, amount int) int {
 	h.t.Helper()
-	body := fmt.Sprintf(`{"order_id":%q,"provider":"alipay","amount":%d,"currency":"CNY","subject":"Tea"}`, orderID, amount)
-	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.server.URL+"/v1/charges", strings.NewReader(body))
+	return h.post("/v1/charges", key,
+		fmt.Sprintf(`{"order_id":%q,"provider":"alipay","amount":%d,"currency":"CNY","subject":"Tea"}`, orderID, amount))
+}
+
+func (h *harness) post(path, key, body string) int {
+	h.t.Helper()
+	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.server.URL+path, strings.NewReader(body))
 	require.NoError(h.t, err)
 	request.Header.Set("Authorization", "Bearer "+apiKey)
 	request.Header.Set("Idempotency-Key", key)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -138,8 +139,8 @@ func (r *running) run(stdin string, args ...string) (output string, code int) {
 	return out.String(), command.ProcessState.ExitCode()
 }
 
-// Somebody with the README alone: payonce dev, the README's charge, twice, and
-// the story of its order in the console.
+// Somebody with the README alone: payonce dev, the README's charge, twice, its
+// fault, and the story of the order in the console.
 func newcomer(t *testing.T, program string) {
 	t.Helper()
 	sim, err := stage.FreeAddress(t.Context())
@@ -157,16 +158,39 @@ func newcomer(t *testing.T, program string) {
 	require.Contains(t, string(said), "The console, with the story of each order: "+server.URL()+"/console\n")
 	require.Contains(t, string(said), "(any name, password payonce-in-dev)\n")
 
-	body := `{"order_id":"order-1","provider":"alipay","amount":1000,"currency":"CNY","subject":"Tea"}`
-	for range 2 {
-		require.Equal(t, http.StatusCreated, charge(t, server.URL(), "sk_dev_payonce", "my-first-payment", body))
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	require.Contains(t, string(readme), "<http://127.0.0.1:8080/console>")
+	require.Contains(t, string(readme), "`payonce-in-dev`")
+	// The README's own lines, at this server's addresses.
+	shell := func(lines string) string {
+		lines = strings.NewReplacer("127.0.0.1:8080", server.Address(), "127.0.0.1:9090", sim).Replace(lines)
+		output, err := exec.CommandContext(t.Context(), "bash", "-ec", lines).CombinedOutput()
+		require.NoError(t, err, "%s: %s", lines, output)
+		return string(output)
 	}
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
+	line := func(with string) string {
+		for _, block := range blocks {
+			if strings.Contains(block[1], with) {
+				return block[1]
+			}
+		}
+		require.Fail(t, "not in the README", with)
+		return ""
+	}
+	pay := line("/v1/charges")
+	require.NotContains(t, shell(pay), "Idempotency-Replayed")
+	require.Contains(t, shell(pay), "Idempotency-Replayed: true")
+	shell(line("/faults"))
+	require.Contains(t, shell(strings.NewReplacer("my-first-payment", "my-second-payment", "order-1", "order-2").Replace(pay)),
+		"201 Created", "the connection is cut after the money moved, and the provider is asked")
 	b := newBrowser(t)
 	b.open(server.URL() + "/console")
 	require.Equal(t, "Log in", b.text("h1"))
 	b.logIn("Nina", "payonce-in-dev")
 	require.Equal(t, "Overview", b.text("h1"))
-	require.Equal(t, "2", b.text("#f-requests"))
+	require.Equal(t, "3", b.text("#f-requests"))
 	require.Equal(t, "1", b.text("#f-replays"))
 	require.Equal(t, "1", b.text("#f-prevented"))
 

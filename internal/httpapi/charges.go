@@ -57,7 +57,7 @@ func (api *API) postCharge(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	info.Outcome = string(result.Outcome)
-	api.counters.countCharge(result)
+	api.countedCharge(result)
 	writeResult(w, result)
 }
 

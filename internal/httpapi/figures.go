@@ -55,11 +55,12 @@ func (c *counters) count(outcome guard.Outcome) {
 	}
 }
 
-// countCharge counts one answer to a request for a charge.
-func (c *counters) countCharge(result payments.Result) {
-	c.count(result.Outcome)
+// countedCharge counts one answer to a request for a charge.
+func (api *API) countedCharge(result payments.Result) {
+	api.counters.count(result.Outcome)
 	if prevented(result) {
-		c.prevented.Add(1)
+		api.counters.prevented.Add(1)
+		api.payments.Metrics().Prevented()
 	}
 }
 

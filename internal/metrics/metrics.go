@@ -57,6 +57,7 @@ type Metrics struct {
 	providerSeconds *prometheus.HistogramVec
 	notifications   *prometheus.CounterVec
 	findings        *prometheus.CounterVec
+	prevented       prometheus.Counter
 }
 
 // New makes metrics that also tell of the pool and of the keys in its database;
@@ -90,10 +91,14 @@ func New(pool *pgxpool.Pool, log *slog.Logger, more ...Reading) *Metrics {
 			"Notifications of payment providers, by provider and result.", "provider", "result"),
 		findings: counter("reconciler_findings_total",
 			"Work that the reconciler asked about, by work and what it found.", "work", "finding"),
+		prevented: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "payonce_double_charges_prevented_total",
+			Help: "Requests that would have charged again had they been sent on to the provider.",
+		}),
 	}
 	m.registry.MustRegister(
 		m.requests, m.requestSeconds, m.claims, m.takeovers, m.attempts, m.providerCalls, m.providerSeconds,
-		m.notifications, m.findings,
+		m.notifications, m.findings, m.prevented,
 		newPoolCollector(pool), newReader(pool, log, append([]Reading{keys}, more...)),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(), buildInfo(),
@@ -163,6 +168,9 @@ func (m *Metrics) Ended(work Work, end string) { m.attempts.WithLabelValues(stri
 func (m *Metrics) Found(work Work, finding string) {
 	m.findings.WithLabelValues(string(work), finding).Inc()
 }
+
+// Prevented counts a request that would have charged again without the guard.
+func (m *Metrics) Prevented() { m.prevented.Inc() }
 
 // ProviderCall counts a call of a provider.
 func (m *Metrics) ProviderCall(provider, operation, class string, took time.Duration) {
