@@ -22,6 +22,7 @@ import (
 
 	"github.com/payonce/payonce/internal/providers"
 	"github.com/payonce/payonce/internal/pspsim"
+	"github.com/payonce/payonce/internal/secret"
 	"github.com/payonce/payonce/internal/stage"
 )
 
@@ -63,7 +64,10 @@ func TestDeployedCommandLines(t *testing.T) {
 func variablesOf(command *cobra.Command) map[string]bool {
 	known := map[string]bool{}
 	command.Flags().VisitAll(func(flag *pflag.Flag) {
-		known["PAYONCE_"+strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))] = true
+		known[variable(flag)] = true
+		if flag.Annotations[secretFlag] != nil {
+			known[variable(flag)+secret.FileSuffix] = true
+		}
 	})
 	return known
 }
@@ -86,12 +90,12 @@ func providerVariables(t *testing.T, c container) []string {
 	_, err = providers.Configured(func(name string) string {
 		read = append(read, name)
 		value, ok := c.environment[name]
-		secret, isFile := strings.CutSuffix(name, "_FILE")
+		setting, isFile := strings.CutSuffix(name, secret.FileSuffix)
 		if !ok || !isFile {
 			return value
 		}
 		path := filepath.Join(t.TempDir(), "secret")
-		require.NoError(t, os.WriteFile(path, []byte(values[secret]), 0o600))
+		require.NoError(t, os.WriteFile(path, []byte(values[setting]), 0o600))
 		return path
 	}, http.DefaultClient)
 	require.NoError(t, err, "%s, %s", c.file, c.name)
