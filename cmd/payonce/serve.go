@@ -56,6 +56,11 @@ func newServe() *cobra.Command {
 func (s *settings) serve(
 	ctx context.Context, all []psp.Provider, log *slog.Logger, ready func(databaseURL, address string) error,
 ) error {
+	if s.outboxURL != "" {
+		if err := outbox.CheckURL(s.outboxURL); err != nil {
+			return fmt.Errorf("--outbox-url: %w", err)
+		}
+	}
 	url, stopDatabase, err := s.openDatabase(ctx, log)
 	if err != nil {
 		return err

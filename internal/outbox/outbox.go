@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -37,12 +39,31 @@ type effect struct {
 	Payload   json.RawMessage `json:"payload"`
 }
 
-// Deliver posts due effects to url until ctx ends. Several servers may do so
+// newClient follows no redirect: what a customer bought goes to the configured
+// receiver and to no address that it names, such as one inside our network.
+func newClient() *http.Client {
+	return &http.Client{
+		Timeout:       sendTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// CheckURL says what is wrong with the address of a receiver, without telling
+// what it holds.
+func CheckURL(address string) error {
+	parsed, err := url.Parse(address)
+	if err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Host == "" {
+		return errors.New("the address of the outbox's receiver is not one such as https://shop.example.com/effects")
+	}
+	return nil
+}
+
+// Deliver posts due effects to a receiver until ctx ends. Several servers may do so
 // at once. What the receiver does not answer with a 2xx comes back later.
-func Deliver(ctx context.Context, pool *pgxpool.Pool, url string, log *slog.Logger) {
-	client := &http.Client{Timeout: sendTimeout}
+func Deliver(ctx context.Context, pool *pgxpool.Pool, receiver string, log *slog.Logger) {
+	client := newClient()
 	for {
-		delivered, err := deliverBatch(ctx, pool, client, url, log)
+		delivered, err := deliverBatch(ctx, pool, client, receiver, log)
 		if err != nil && ctx.Err() == nil {
 			log.ErrorContext(ctx, "outbox delivery failed", "error", err)
 		}
@@ -58,7 +79,7 @@ func Deliver(ctx context.Context, pool *pgxpool.Pool, url string, log *slog.Logg
 }
 
 func deliverBatch(
-	ctx context.Context, pool *pgxpool.Pool, client *http.Client, url string, log *slog.Logger,
+	ctx context.Context, pool *pgxpool.Pool, client *http.Client, receiver string, log *slog.Logger,
 ) (delivered int, err error) {
 	rows, err := pool.Query(ctx, claimSQL, batch)
 	if err != nil {
@@ -69,7 +90,7 @@ func deliverBatch(
 		return 0, fmt.Errorf("claim effects: %w", err)
 	}
 	for _, e := range effects {
-		if err := post(ctx, client, url, e); err != nil {
+		if err := post(ctx, client, receiver, e); err != nil {
 			log.WarnContext(ctx, "effect not delivered; it comes again", "id", e.ID, "kind", e.Kind, "order_id", e.OrderID, "error", err)
 			continue
 		}
@@ -81,12 +102,12 @@ func deliverBatch(
 	return delivered, nil
 }
 
-func post(ctx context.Context, client *http.Client, url string, e effect) error {
+func post(ctx context.Context, client *http.Client, receiver string, e effect) error {
 	body, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("encode the effect: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, receiver, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("make the request: %w", err)
 	}
@@ -94,7 +115,12 @@ func post(ctx context.Context, client *http.Client, url string, e effect) error 
 	request.Header.Set("Idempotency-Key", "payonce-outbox-"+strconv.FormatInt(e.ID, 10))
 	response, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("post the effect: %w", err)
+		// url.Error tells the address, and a receiver's may hold a token.
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			err = failed.Err
+		}
+		return fmt.Errorf("post the effect to %s: %w", request.URL.Host, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10))

@@ -1,12 +1,15 @@
 package outbox_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,4 +85,76 @@ func TestDeliversEachEffect(t *testing.T) {
 	var attempts int
 	require.NoError(t, owner.QueryRow(t.Context(), "SELECT pg_catalog.sum(attempts) FROM payments.outbox").Scan(&attempts))
 	require.Equal(t, effects+3, attempts)
+}
+
+// A receiver that points elsewhere, as one that was taken over would point into
+// our network, is not followed, and its address stands in no log: it may hold a
+// token.
+func TestRedirectOfTheReceiverIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	owner := db.Conn(t)
+	var inside, asked atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside.Add(1) }))
+	t.Cleanup(elsewhere.Close)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, password, _ := r.BasicAuth()
+		if r.URL.Query().Get("token") == "hush-token" && password == "hush-password" {
+			asked.Add(1)
+		}
+		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(receiver.Close)
+	pool, err := pgxpool.New(t.Context(), db.AppURL)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+
+	for _, address := range []string{receiver.URL, "http://127.0.0.1:1"} {
+		_, err := owner.Exec(t.Context(), `
+			SELECT payments.write_outbox($1, 'order_confirmation', '', '{"amount": 1}')`, address)
+		require.NoError(t, err)
+		_, err = owner.Exec(t.Context(), `UPDATE payments.outbox SET due_at = pg_catalog.now()`)
+		require.NoError(t, err)
+		log := &lines{}
+		ctx, cancel := context.WithCancel(t.Context())
+		var delivering sync.WaitGroup
+		delivering.Go(func() {
+			outbox.Deliver(ctx, pool, strings.Replace(address, "//", "//user:hush-password@", 1)+"/effects?token=hush-token",
+				slog.New(slog.NewJSONHandler(log, nil)))
+		})
+		require.Eventually(t, func() bool { return strings.Contains(log.String(), "not delivered") }, 20*time.Second, 5*time.Millisecond)
+		cancel()
+		delivering.Wait()
+		require.NotContains(t, log.String(), "hush")
+	}
+	require.Positive(t, asked.Load(), "the receiver itself gets its token and password")
+	require.Zero(t, inside.Load())
+}
+
+func TestReceiversThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"file:///etc/passwd", "gopher://127.0.0.1", "shop.example.com", "http://", "http://a b/?token=hush"} {
+		err := outbox.CheckURL(address)
+		require.ErrorContains(t, err, "is not one such as", address)
+		require.NotContains(t, err.Error(), "hush")
+	}
+	require.NoError(t, outbox.CheckURL("https://user:password@shop.example.com/effects?token=t"))
+}
+
+// lines is a log that tests read.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }

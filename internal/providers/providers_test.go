@@ -1,17 +1,25 @@
 package providers_test
 
 import (
+	"crypto/tls"
+	"io"
+	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/payonce/payonce/internal/money"
 	"github.com/payonce/payonce/internal/providers"
+	"github.com/payonce/payonce/internal/psp"
 	"github.com/payonce/payonce/internal/pspsim"
 )
 
@@ -154,4 +162,33 @@ func TestSimulatedProvidersAreAllThereAre(t *testing.T) {
 	folders, err := filepath.Glob("../psp/*/classify.go")
 	require.NoError(t, err)
 	require.Len(t, names, len(folders), "a folder below internal/psp is not registered")
+}
+
+// Whoever stands between us and a provider, without a certificate for its name,
+// is told nothing and believed nothing: the money is in doubt at most.
+func TestAStrangersCertificateIsRefused(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int64
+	stranger := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		reached.Add(1)
+		_, _ = io.WriteString(w, "{}")
+	}))
+	stranger.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	stranger.StartTLS()
+	t.Cleanup(stranger.Close)
+	all, err := providers.Simulated(simulatorKeys(t), stranger.URL, "http://127.0.0.1:9", nil)
+	require.NoError(t, err)
+	for _, provider := range all {
+		currency := "CNY"
+		if provider.Name() == "2c2p" {
+			currency = "THB"
+		}
+		result := provider.Charge(t.Context(), psp.ChargeRequest{
+			OrderID: "order1", Attempt: 1, Money: money.Money{Amount: 1000, Currency: currency}, Subject: "Tea", Method: "",
+		})
+		require.Contains(t, []psp.Verdict{psp.InDoubt, psp.Transient}, result.Verdict, provider.Name())
+		var untrusted *tls.CertificateVerificationError
+		require.ErrorAs(t, result.Err, &untrusted, provider.Name())
+	}
+	require.Zero(t, reached.Load())
 }

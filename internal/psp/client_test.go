@@ -90,3 +90,32 @@ func TestDoubtIsNeverUnsent(t *testing.T) {
 	require.NotErrorIs(t, post(t, psp.NewClient(&http.Client{Transport: second}), server.URL), psp.ErrUnsent,
 		"a dial that failed after a connection was there proves nothing")
 }
+
+// An endless answer, as of a machine in the middle, ends an attempt and not the
+// server's memory.
+func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	const bound = 1 << 20
+	for size, whole := range map[int]bool{0: true, bound: true, bound + 1: false, 50 * bound: false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, io.LimitReader(endless{}, int64(size)))
+		}))
+		t.Cleanup(server.Close)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		require.NoError(t, err)
+		response, err := psp.NewClient(nil).Do(request)
+		require.NoError(t, err)
+		read, err := io.ReadAll(response.Body)
+		require.NoError(t, response.Body.Close())
+		require.Len(t, read, min(size, bound))
+		if whole {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, psp.ErrAnswerTooLarge)
+		}
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(into []byte) (int, error) { return len(into), nil }

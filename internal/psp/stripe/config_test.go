@@ -30,6 +30,7 @@ func TestConfigurationErrorsAndSecrets(t *testing.T) {
 		"webhook secret is not one":  func(c *stripe.Config) { c.WebhookSecret = "nonsense" },
 		"the webhook secret is not":  func(c *stripe.Config) { c.WebhookSecret = "whsec_" },
 		"or several with commas":     func(c *stripe.Config) { c.WebhookSecret = "whsec_1,nonsense" },
+		"is sent over https alone":   func(c *stripe.Config) { c.SecretKey, c.BaseURL = "sk_live_nonsense", "http://127.0.0.1" },
 		"base URL is not an address": func(c *stripe.Config) { c.BaseURL = "api.stripe.com" },
 	} {
 		config := good

@@ -80,6 +80,9 @@ func New(config Config) (*Provider, error) {
 	if err != nil || address.Scheme == "" || address.Host == "" {
 		return nil, errors.New("stripe: the base URL is not an address such as " + sdk.APIURL)
 	}
+	if config.live() && address.Scheme != "https" {
+		return nil, errors.New("stripe: a live secret key is sent over https alone, and the base URL is not https")
+	}
 	client := psp.NewClient(config.Client)
 	client.Transport = wire{next: client.Transport, prefix: strings.TrimSuffix(address.Path, "/")}
 	backends := sdk.NewBackendsWithConfig(&sdk.BackendConfig{

@@ -14,9 +14,6 @@ import (
 	"github.com/payonce/payonce/internal/money"
 )
 
-// maxAnswer bounds an answer, in bytes.
-const maxAnswer = 1 << 20
-
 // envelope is the body of requests, answers and notifications. An answer to a
 // request that 2C2P could not verify has a code and no payload.
 type envelope struct {
@@ -115,7 +112,7 @@ func (p *Provider) post(ctx context.Context, address, contentType string, body [
 		return nil, fmt.Errorf("2c2p: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	answer, err := io.ReadAll(response.Body)
 	if err != nil {
 		return nil, fmt.Errorf("2c2p: read the answer: %w", err)
 	}
