@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/payonce/payonce/internal/httpguard"
 	"github.com/payonce/payonce/internal/money"
@@ -126,20 +127,34 @@ func (f *fields) text(name string, need need) string {
 	if *text == "" && need == required {
 		f.refuse(name, "must not be empty")
 	}
+	if !storable(*text) {
+		f.refuse(name, "must not contain the character U+0000")
+	}
 	return *text
 }
+
+// storable reports whether PostgreSQL takes a text: it has no character U+0000.
+func storable(text string) bool { return !strings.Contains(text, "\x00") }
 
 // maxID bounds an order id or refund id: the out_trade_no of the providers.
 const maxID = 64
 
+// isID reports whether a text can be the id of an order, charge or refund. What
+// cannot be need not be looked for, and PostgreSQL would not take all of it.
+func isID(text string) bool { return text != "" && len(text) <= maxID && httpguard.Printable(text) }
+
 // id reads a number that goes to providers and into paths.
 func (f *fields) id(name string, need need) string {
 	id := f.text(name, need)
-	if len(id) > maxID || !httpguard.Printable(id) {
+	if id != "" && !isID(id) {
 		f.refuse(name, "must have 1 to 64 printable ASCII characters")
 	}
 	return id
 }
+
+// maxAmount bounds an amount, in minor units: above it readers of JSON whose
+// numbers are doubles read another one (RFC 8259, section 6).
+const maxAmount = 1<<53 - 1
 
 // amount reads minor units of a currency.
 func (f *fields) amount() int64 {
@@ -150,6 +165,9 @@ func (f *fields) amount() int64 {
 	}
 	if amount <= 0 {
 		f.refuse("amount", "must be above 0: minor units of the currency")
+	}
+	if amount > maxAmount {
+		f.refuse("amount", "must be at most 9007199254740991: minor units of the currency")
 	}
 	return amount
 }

@@ -154,7 +154,12 @@ func (api *API) getCharge(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	charge, err := api.payments.Charge(r.Context(), merchant, mux.Vars(r)["id"])
+	id := mux.Vars(r)["id"]
+	if !isID(id) {
+		httpguard.WriteProblem(w, httpguard.NotFound.Problem())
+		return
+	}
+	charge, err := api.payments.Charge(r.Context(), merchant, id)
 	if err != nil {
 		api.failRead(w, r, err)
 		return

@@ -107,8 +107,8 @@ func (f *fields) items() []payments.OrderItem {
 		f.refuse("items", "must be at most 100 objects of sku and quantity")
 	}
 	for _, item := range items {
-		if item.SKU == "" || len([]rune(item.SKU)) > maxSKU {
-			f.refuse("items", "must each have a sku of 1 to 128 characters")
+		if item.SKU == "" || len([]rune(item.SKU)) > maxSKU || !storable(item.SKU) {
+			f.refuse("items", "must each have a sku of 1 to 128 characters without U+0000")
 		}
 		if item.Quantity < 1 || item.Quantity > maxQuantity {
 			f.refuse("items", "must each have a quantity of 1 to 1000000")
@@ -123,7 +123,12 @@ func (api *API) getOrder(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	order, err := api.payments.Order(r.Context(), merchant, mux.Vars(r)["id"])
+	id := mux.Vars(r)["id"]
+	if !isID(id) {
+		httpguard.WriteProblem(w, httpguard.NotFound.Problem())
+		return
+	}
+	order, err := api.payments.Order(r.Context(), merchant, id)
 	if err != nil {
 		api.failRead(w, r, err)
 		return

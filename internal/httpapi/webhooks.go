@@ -41,7 +41,7 @@ func (api *API) postWebhook(w http.ResponseWriter, r *http.Request) {
 	notification, err := provider.ParseNotification(r.Context(), r.Header, body)
 	if err != nil {
 		info.Outcome = notificationInvalid.Code()
-		api.log.WarnContext(r.Context(), "notification refused", "provider", name, "error", err)
+		api.log.WarnContext(r.Context(), "notification refused", "provider", name, "error", httpguard.Brief(err.Error()))
 		httpguard.WriteProblem(w, notificationInvalid.Problem())
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -108,7 +109,7 @@ func Observed(log *slog.Logger, count *metrics.Metrics, next http.Handler) http.
 			took := time.Since(start)
 			count.Request(info.Route, r.Method, answer.status, took)
 			info.describe(trace.SpanFromContext(ctx), r.Method)
-			log.InfoContext(ctx, "request", "method", r.Method, "path", r.URL.Path, "status", answer.status,
+			log.InfoContext(ctx, "request", "method", r.Method, "path", Brief(r.URL.Path), "status", answer.status,
 				"bytes", answer.bytes, "duration_ms", milliseconds(took), "scope", info.Scope, "api_key", info.APIKey, "outcome", info.Outcome)
 		}()
 		defer func() {
@@ -127,6 +128,17 @@ func Observed(log *slog.Logger, count *metrics.Metrics, next http.Handler) http.
 		}()
 		next.ServeHTTP(answer, r.WithContext(ctx))
 	})
+}
+
+// maxLogged bounds what a client can put into one field of the log, in bytes.
+const maxLogged = 512
+
+// Brief is a text that a client made as long as it liked, for the log.
+func Brief(text string) string {
+	if len(text) <= maxLogged {
+		return text
+	}
+	return fmt.Sprintf("%s… (%d bytes)", text[:maxLogged], len(text))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
