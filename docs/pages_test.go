@@ -25,7 +25,7 @@ func pages(t *testing.T) map[string]string {
 		case filepath.Ext(path) != ".md":
 			return nil
 		}
-		content, err := os.ReadFile(path) //nolint:gosec // of this repository
+		content, err := os.ReadFile(path)
 		found[path] = string(content)
 		return err
 	})

@@ -21,7 +21,7 @@ func TestCommandLinesOfThePages(t *testing.T) {
 	require.NoError(t, err)
 	lines := 0
 	for _, page := range append(pages, "../../README.md", "../../README.zh-CN.md") {
-		content, err := os.ReadFile(page) //nolint:gosec // of this repository
+		content, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, block := range shellBlocks.FindAllStringSubmatch(string(content), -1) {
 			for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
