@@ -24,6 +24,8 @@ import (
 
 // described is openapi.yaml, and what checks requests and answers against it.
 type described struct {
+	// The validator is for one at a time: it keeps compiled schemas in a map.
+	turn      *sync.Mutex
 	validator validator.Validator
 	model     *v3.Document
 }
@@ -45,7 +47,7 @@ var description = sync.OnceValues(func() (described, error) {
 	}
 	made, errs := validator.NewValidator(document, config.WithStrictMode(), config.WithFormatAssertions(),
 		config.WithStrictIgnorePaths("$.body.**"), config.WithStrictIgnoredHeadersExtra("Content-Encoding"))
-	return described{validator: made, model: &model.Model}, errors.Join(errs...)
+	return described{turn: new(sync.Mutex), validator: made, model: &model.Model}, errors.Join(errs...)
 })
 
 // conforming fails the test when the API answers what openapi.yaml does not
@@ -79,6 +81,8 @@ func (d described) check(r *http.Request, answer *recorded) error {
 			return d.unlisted(answer)
 		}
 	}
+	d.turn.Lock()
+	defer d.turn.Unlock()
 	_, wrong := d.validator.GetResponseBodyValidator().ValidateResponseBody(r, response)
 	if answer.status == http.StatusCreated {
 		_, more := d.validator.ValidateHttpRequestSync(r)
