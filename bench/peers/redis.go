@@ -16,6 +16,7 @@ import (
 
 	"github.com/payonce/payonce/bench/internal/guardops"
 	"github.com/payonce/payonce/bench/internal/lab"
+	"github.com/payonce/payonce/internal/freeport"
 	"github.com/payonce/payonce/internal/guard"
 )
 
@@ -68,13 +69,12 @@ func startRedis(ctx context.Context, l *lab.Lab, fsync string) (string, func(), 
 	if err != nil {
 		return "", nil, errors.New("redis-server is not installed (Debian: `apt-get install redis-server`)")
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	address, err := freeport.Address(ctx)
 	if err != nil {
-		return "", nil, fmt.Errorf("find a free port for Redis: %w", err)
+		return "", nil, fmt.Errorf("start Redis: %w", err)
 	}
-	address := listener.Addr().String()
 	_, port, err := net.SplitHostPort(address)
-	if err := errors.Join(err, listener.Close()); err != nil {
+	if err != nil {
 		return "", nil, fmt.Errorf("find a free port for Redis: %w", err)
 	}
 	dir, err := os.MkdirTemp(l.Dir(), "redis-")

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -29,6 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/payonce/payonce/internal/freeport"
 	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/metrics"
 	"github.com/payonce/payonce/internal/payments"
@@ -399,10 +399,8 @@ func start(t *testing.T, target string) server {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "prometheus.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	address, err := freeport.Address(t.Context())
 	require.NoError(t, err)
-	address := listener.Addr().String()
-	require.NoError(t, listener.Close())
 	var log bytes.Buffer
 	command := exec.CommandContext(t.Context(), installed(t, "prometheus"), "--config.file="+file,
 		"--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address, "--log.level=warn")

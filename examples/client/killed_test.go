@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/payonce/payonce/internal/freeport"
 	"github.com/payonce/payonce/internal/payments"
 	"github.com/payonce/payonce/internal/pgtest"
 	"github.com/payonce/payonce/internal/pspsim"
@@ -50,7 +51,7 @@ func startProcess(t *testing.T, binary string) (*stage.Server, *stage.Simulator)
 	require.NoError(t, payments.StoreAPIKey(ctx, db.Conn(t), apiKey, "shop", ""))
 	keys, err := simulatorKeys()
 	require.NoError(t, err)
-	address, err := stage.FreeAddress(ctx)
+	address, err := freeport.Address(ctx)
 	require.NoError(t, err)
 	simulator, err := stage.NewSimulator(ctx, keys, "http://"+address)
 	require.NoError(t, err)

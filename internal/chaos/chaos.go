@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/payonce/payonce/internal/freeport"
 	"github.com/payonce/payonce/internal/pspsim"
 	"github.com/payonce/payonce/internal/stage"
 )
@@ -148,7 +149,7 @@ func (w *world) open(ctx context.Context) error {
 	}
 	addresses := make([]string, w.options.Servers)
 	for i := range addresses {
-		if addresses[i], err = stage.FreeAddress(ctx); err != nil {
+		if addresses[i], err = freeport.Address(ctx); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/payonce/payonce/internal/childproc"
+	"github.com/payonce/payonce/internal/freeport"
 )
 
 const (
@@ -382,12 +383,15 @@ func tail(output string) string {
 }
 
 func freePort(ctx context.Context) (int, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	address, err := freeport.Address(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+		return 0, err
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	return port, listener.Close()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return 0, fmt.Errorf("read %q: %w", address, err)
+	}
+	return strconv.Atoi(port)
 }
 
 func pause(ctx context.Context, wait time.Duration) error {

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/payonce/payonce/internal/freeport"
 	"github.com/payonce/payonce/internal/payments"
 	"github.com/payonce/payonce/internal/pgtest"
 	"github.com/payonce/payonce/internal/pspsim"
@@ -65,7 +66,7 @@ func serve(t *testing.T, program string) *running {
 	db := pgtest.New(t)
 	r := &running{t: t, program: program, db: db, conn: db.Conn(t)}
 	require.NoError(t, payments.StoreAPIKey(t.Context(), r.conn, apiKey, "shop", ""))
-	address, err := stage.FreeAddress(t.Context())
+	address, err := freeport.Address(t.Context())
 	require.NoError(t, err)
 	keys, err := simulatorKeys()
 	require.NoError(t, err)
@@ -143,7 +144,7 @@ func (r *running) run(stdin string, args ...string) (output string, code int) {
 // fault, and the story of the order in the console.
 func newcomer(t *testing.T, program string) {
 	t.Helper()
-	sim, err := stage.FreeAddress(t.Context())
+	sim, err := freeport.Address(t.Context())
 	require.NoError(t, err)
 	dir := t.TempDir()
 	server, err := stage.NewServer(t.Context(), stage.ServerOptions{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/payonce/payonce/internal/freeport"
 	"github.com/payonce/payonce/internal/pspsim"
 	"github.com/payonce/payonce/internal/stage"
 )
@@ -75,7 +76,7 @@ func (d *Demo) perform(ctx context.Context, s side, purchases []purchase) (Tally
 }
 
 func (p *performance) open(ctx context.Context) error {
-	address, err := stage.FreeAddress(ctx)
+	address, err := freeport.Address(ctx)
 	if err != nil {
 		return err
 	}

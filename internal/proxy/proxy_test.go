@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/payonce/payonce/internal/freeport"
 	"github.com/payonce/payonce/internal/guard"
 	"github.com/payonce/payonce/internal/httpguard"
 	"github.com/payonce/payonce/internal/metrics/metricstest"
@@ -33,10 +34,8 @@ import (
 func TestConnectionRefusedReleases(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	address, err := freeport.Address(t.Context())
 	require.NoError(t, err)
-	address := listener.Addr().String()
-	require.NoError(t, listener.Close())
 	s.serve("http://"+address, routes, slog.New(slog.DiscardHandler))
 	refused := want{status: 503, code: "upstream_unavailable", header: map[string]string{"Retry-After": "1"}}
 	for range 2 {
@@ -45,7 +44,7 @@ func TestConnectionRefusedReleases(t *testing.T) {
 		refused.check(t, 0, got)
 	}
 
-	listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 	require.NoError(t, err)
 	service := &http.Server{Handler: s.upstream, ReadHeaderTimeout: patience}
 	go func() { _ = service.Serve(listener) }()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/payonce/payonce/internal/freeport"
 	"github.com/payonce/payonce/internal/psp"
 )
 
@@ -29,10 +30,9 @@ func post(t *testing.T, client *http.Client, address string) error {
 // closedAddress is one where nobody listens.
 func closedAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	address, err := freeport.Address(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return "http://" + listener.Addr().String()
+	return "http://" + address
 }
 
 func TestUnsent(t *testing.T) {

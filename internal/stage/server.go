@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/payonce/payonce/internal/childproc"
+	"github.com/payonce/payonce/internal/freeport"
 )
 
 const (
@@ -51,7 +52,7 @@ type Server struct {
 // NewServer makes a Server that is not running yet.
 func NewServer(ctx context.Context, options ServerOptions) (*Server, error) {
 	if options.Address == "" {
-		address, err := FreeAddress(ctx)
+		address, err := freeport.Address(ctx)
 		if err != nil {
 			return nil, err
 		}

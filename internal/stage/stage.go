@@ -6,7 +6,6 @@ package stage
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,15 +21,6 @@ func Build(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("build payonce: %w\n%s", err, output)
 	}
 	return path, nil
-}
-
-// FreeAddress is a loopback address that nobody listens on right now.
-func FreeAddress(ctx context.Context) (string, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // environment is ours without payonce's settings, which a server on the stage
