@@ -11,42 +11,44 @@ type Code string
 
 // What the doctor can find.
 const (
-	CheckFailed         Code = "check_failed"
-	ServerUnsupported   Code = "server_unsupported"
-	FsyncOff            Code = "fsync_off"
-	FullPageWritesOff   Code = "full_page_writes_off"
-	CommitOff           Code = "synchronous_commit_off"
-	CommitNotReplicated Code = "synchronous_commit_local"
-	StandbyAsynchronous Code = "standby_asynchronous"
-	StandbyQuorum       Code = "standby_quorum"
-	StandbyMissing      Code = "standby_missing"
-	StandbysHidden      Code = "standbys_hidden"
-	OnStandby           Code = "on_standby"
-	ReadOnly            Code = "read_only"
-	WALMinimal          Code = "wal_level_minimal"
-	Pooler              Code = "pooler"
-	ClockSkew           Code = "clock_skew"
-	SchemaMissing       Code = "schema_missing"
-	SchemaOld           Code = "schema_old"
-	SchemaNew           Code = "schema_new"
-	SchemaHidden        Code = "schema_hidden"
-	GuardOld            Code = "guard_old"
-	GuardNew            Code = "guard_new"
-	KeysUnlogged        Code = "keys_unlogged"
-	GrantsMissing       Code = "grants_missing"
-	RoleWithoutGrants   Code = "role_without_grants"
-	GrantsTooWide       Code = "grants_too_wide"
-	PurgeLate           Code = "purge_late"
-	PurgeJobInactive    Code = "purge_job_inactive"
-	PurgeJobFailing     Code = "purge_job_failing"
-	PurgeJobMissing     Code = "purge_job_missing"
-	PgCronAbsent        Code = "pg_cron_absent"
-	PgCronElsewhere     Code = "pg_cron_elsewhere"
-	KeysInDoubt         Code = "keys_in_doubt"
-	ChargesOverdue      Code = "charges_overdue"
-	RefundsOverdue      Code = "refunds_overdue"
-	OutboxBacklog       Code = "outbox_backlog"
-	CasesOpen           Code = "cases_open"
+	CheckFailed          Code = "check_failed"
+	ServerUnsupported    Code = "server_unsupported"
+	FsyncOff             Code = "fsync_off"
+	FullPageWritesOff    Code = "full_page_writes_off"
+	CommitOff            Code = "synchronous_commit_off"
+	CommitNotReplicated  Code = "synchronous_commit_local"
+	StandbyAsynchronous  Code = "standby_asynchronous"
+	StandbyQuorum        Code = "standby_quorum"
+	StandbyMissing       Code = "standby_missing"
+	StandbysHidden       Code = "standbys_hidden"
+	OnStandby            Code = "on_standby"
+	ReadOnly             Code = "read_only"
+	WALMinimal           Code = "wal_level_minimal"
+	Pooler               Code = "pooler"
+	ConnectionPlain      Code = "connection_plain"
+	ConnectionUnverified Code = "connection_unverified"
+	ClockSkew            Code = "clock_skew"
+	SchemaMissing        Code = "schema_missing"
+	SchemaOld            Code = "schema_old"
+	SchemaNew            Code = "schema_new"
+	SchemaHidden         Code = "schema_hidden"
+	GuardOld             Code = "guard_old"
+	GuardNew             Code = "guard_new"
+	KeysUnlogged         Code = "keys_unlogged"
+	GrantsMissing        Code = "grants_missing"
+	RoleWithoutGrants    Code = "role_without_grants"
+	GrantsTooWide        Code = "grants_too_wide"
+	PurgeLate            Code = "purge_late"
+	PurgeJobInactive     Code = "purge_job_inactive"
+	PurgeJobFailing      Code = "purge_job_failing"
+	PurgeJobMissing      Code = "purge_job_missing"
+	PgCronAbsent         Code = "pg_cron_absent"
+	PgCronElsewhere      Code = "pg_cron_elsewhere"
+	KeysInDoubt          Code = "keys_in_doubt"
+	ChargesOverdue       Code = "charges_overdue"
+	RefundsOverdue       Code = "refunds_overdue"
+	OutboxBacklog        Code = "outbox_backlog"
+	CasesOpen            Code = "cases_open"
 )
 
 // explanation is what does not depend on the database looked at.
@@ -96,6 +98,12 @@ var catalogue = map[Code]explanation{
 		"session.",
 		"Let it follow prepared statements (PgBouncer 1.21 or newer, max_prepared_statements above 0) or set " +
 			"default_query_exec_mode=exec in the URL; run `payonce migrate` over a direct connection."},
+	ConnectionPlain: {Warning, "Who is on the way between this program and the server reads every payment and can change what the " +
+		"guard answers: a charge that was made looks as if it was not.",
+		"Put sslmode=verify-full and sslrootcert=FILE into the URL, and leave hostssl lines alone in pg_hba.conf."},
+	ConnectionUnverified: {Note, "Who can put a machine between this program and the server reads every payment and can change " +
+		"what the guard answers.",
+		"Nothing where the network is yours alone; otherwise put sslmode=verify-full and sslrootcert=FILE into the URL."},
 	ClockSkew: {Warning, "The guard uses the database's clock alone, so no claim is wrong. But the times in webhook signatures " +
 		"are judged by this machine's clock: real notifications may be refused as too old.",
 		"Synchronise both clocks, with chrony or the like."},

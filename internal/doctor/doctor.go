@@ -88,6 +88,7 @@ func checks() []check {
 		{"read-only", readOnly, always},
 		{"WAL level", walLevel, always},
 		{"pooler", pooler, always},
+		{"transport", transport, always},
 		{"clock", clock, always},
 		{"schema", schema, always},
 		{"guard version", guardVersion, callsGuard},

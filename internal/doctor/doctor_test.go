@@ -317,17 +317,19 @@ func TestAnswersThatDoNotComeAreAnError(t *testing.T) {
 
 // provenElsewhere are the findings with a test of their own.
 var provenElsewhere = map[Code]string{
-	ServerUnsupported:   "TestServerVersion",
-	WALMinimal:          "TestWALLevel",
-	ClockSkew:           "TestClock",
-	Pooler:              "TestPooler",
-	PgCronAbsent:        "TestPgCronAbsent",
-	CommitNotReplicated: "TestStandbys",
-	StandbyAsynchronous: "TestStandbys",
-	StandbyQuorum:       "TestStandbys",
-	StandbyMissing:      "TestStandbys",
-	StandbysHidden:      "TestStandbys",
-	OnStandby:           "TestStandbys",
+	ServerUnsupported:    "TestServerVersion",
+	WALMinimal:           "TestWALLevel",
+	ClockSkew:            "TestClock",
+	Pooler:               "TestPooler",
+	ConnectionPlain:      "TestTransport",
+	ConnectionUnverified: "TestTransport",
+	PgCronAbsent:         "TestPgCronAbsent",
+	CommitNotReplicated:  "TestStandbys",
+	StandbyAsynchronous:  "TestStandbys",
+	StandbyQuorum:        "TestStandbys",
+	StandbyMissing:       "TestStandbys",
+	StandbysHidden:       "TestStandbys",
+	OnStandby:            "TestStandbys",
 }
 
 func TestEveryFindingIsProven(t *testing.T) {
